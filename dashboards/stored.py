@@ -98,7 +98,7 @@ def _grid(name: str, of: str, stamp: str) -> Table:
     return study.effects_table(of)
 
 
-def grid(name: str, of: str) -> Table:
+def table_of(name: str, of: str) -> Table:
     """The table of a study, or one of its effects."""
     return _grid(name, of, stamp())
 

@@ -7,11 +7,17 @@ raises `version`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-Verdict = Literal["helps", "hurts", "no difference", "inconclusive"]
+from ablate import tasks
+from ablate.cli.verb_output import finding_columns
+from ablate.report.effect_columns import effect_columns, term_columns
+from ablate.report.summary import RoleWord
+from ablate.report.tables import Column
+from ablate.report.units import unit_for
 
 
 class _Row(BaseModel):
@@ -28,7 +34,7 @@ class PlannedRow(_OpenRow):
     """A cell of a plan, with its levels by factor and its cost by name."""
 
     row: int
-    role: Literal["reference", "baseline", "variant", "control"]
+    role: RoleWord
     outcome: str = Field(description="train, known, same as another row, infeasible")
     to_train: int = Field(description="trials without a result")
     known: int = Field(description="trials with a result")
@@ -39,7 +45,7 @@ class ResultRow(_OpenRow):
     """A row of the table: levels, `METRIC_mean` and `METRIC_sd`, and cost by name."""
 
     row: int
-    role: Literal["reference", "baseline", "variant", "control"]
+    role: RoleWord
     n: int = Field(description="completed seeds")
     delta: float | None = Field(description="mean difference from row 0")
     delta_low: float | None = Field(description="95 % interval")
@@ -51,63 +57,37 @@ class ResultRow(_OpenRow):
     note: str
 
 
-class EarlierVerdict(_Row):
-    """What an earlier study says of the same comparison."""
-
-    study: str
-    verdict: Verdict
-    n: int = Field(description="seeds that both have")
-
-
-class EffectRow(_Row):
-    """A row against row 0, or a variant against its control."""
-
-    row: int
-    against: int
-    change: str = Field(description="the levels in which the row differs")
-    n: int = Field(description="seeds that both have")
-    difference: float | None
-    low: float | None = Field(description="95 % interval of the difference")
-    high: float | None = Field(description="95 % interval of the difference")
-    p: float | None
-    p_adjusted: float | None = Field(description="below 0.05: helps or hurts")
-    p_same: float | None = Field(description="below 0.05: no difference")
-    verdict: Verdict
-    withheld: str | None = Field(description="why there is no verdict")
-    tested_in: str | None = Field(description="the study whose verdict this is")
-    earlier: list[EarlierVerdict] = Field(description="what earlier studies say")
-    alone: bool = Field(description="only its own seeds say how noisy it is")
-    seeds_needed: int | None = Field(description="seeds to add for an even chance")
-    delta_flops: int | None
-    delta_params: int | None
-    planned: int = 0
-    running: int = 0
-    failed: int = 0
-    diverged: int = 0
-    pruned: int = 0
-    abandoned: int = 0
+def row_of(name: str, about: str, columns: Sequence[Column[Any]]) -> type[BaseModel]:
+    """Returns the model of a row with the keys of some columns."""
+    fields: dict[str, Any] = {}
+    for column in columns:
+        if column.key:
+            default = 0 if column.optional else ...
+            description = column.about or None
+            field = Field(default, description=description)
+            fields[column.key] = (column.kind, field)
+    model: type[BaseModel] = create_model(name, __base__=_Row, __doc__=about, **fields)
+    return model
 
 
-class TermRow(_Row):
-    """A main effect, an interaction, or the contribution of a factor."""
-
-    kind: str
-    factor: str
-    level: str
-    effect: float | None
-    low: float | None = Field(description="95 % interval of the effect")
-    high: float | None = Field(description="95 % interval of the effect")
-    p: float | None
-    p_adjusted: float | None
-    verdict: Verdict
-
-
-class FindingRow(_Row):
-    """An objection of a referee."""
-
-    finding: str
-    text: str
-    command: str = Field(description="what fixes it")
+if TYPE_CHECKING:
+    EffectRow: TypeAlias = BaseModel
+    TermRow: TypeAlias = BaseModel
+    FindingRow: TypeAlias = BaseModel
+else:
+    # The metric and the unit matter for texts only.
+    METRIC = tasks.find("classification").metrics[0]
+    EffectRow = row_of(
+        "EffectRow",
+        "A row against row 0, or a variant against its control.",
+        effect_columns(METRIC, unit_for([])),
+    )
+    TermRow = row_of(
+        "TermRow",
+        "A main effect, an interaction, or the contribution of a factor.",
+        term_columns(METRIC, {}),
+    )
+    FindingRow = row_of("FindingRow", "An objection of a referee.", finding_columns())
 
 
 class StudyRow(_OpenRow):

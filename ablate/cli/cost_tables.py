@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ablate.cli.output import Steps
 from ablate.cli.tables import level_texts
 from ablate.errors import AblateError
-from ablate.records import Architecture, Cost, Data, Level, Plan, level_text
+from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, level_text
 from ablate.report.folding import folding_notes
 from ablate.report.summary import level_columns, shown_levels
-from ablate.report.tables import Table, plain
+from ablate.report.tables import Column, Table, plain, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 
 if TYPE_CHECKING:
     from ablate.training.timing import Conditions, Timing
+
+Record = TypeVar("Record")
 
 COSTS = {
     "params": "params",
@@ -45,44 +47,30 @@ def space_cost_table(file: Path, url: str, timing: bool) -> Table:
     reference = plan.cells[0].cost
     units = cost_units((cell.cost for cell in plan.cells), COSTS)
     times = _space_times(plan) if timing else None
-    rows, data = [], []
-    for cell in plan.cells:
-        if cell.same_as is None:
-            rows.append(
-                [
-                    str(cell.index),
-                    *level_texts(cell, names),
-                    *_cost_texts(cell.cost, reference, units),
-                    *_time_texts(times, cell.architecture),
-                    cell.note,
-                ]
-            )
-        data.append(
-            {
-                "row": cell.index,
-                "same_as": cell.same_as,
-                **level_columns(shown_levels(cell)),
-                **(asdict(cell.cost) if cell.cost else {}),
-                **_time_data(times, cell.architecture),
-                "note": cell.note,
-            }
-        )
-    columns = ["row", *names, *_cost_columns(units), *_time_columns(times), "note"]
-    if not any(cell.note for cell in plan.cells if cell.same_as is None):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
-    rows_of = [
-        (f"row {cell.index}", cell.architecture, cell.cost)
-        for cell in plan.cells
-        if cell.same_as is None
+    shown = [cell for cell in plan.cells if cell.same_as is None]
+    has_notes = any(cell.note for cell in shown)
+    columns: list[Column[Cell]] = [
+        Column("row", lambda cell: cell.index, heading="row", right=True),
+        Column("same_as", lambda cell: cell.same_as),
+        Column(fields=lambda cell: level_columns(shown_levels(cell))),
+        Column(fields=lambda cell: asdict(cell.cost) if cell.cost else {}),
+        *(_level_column(*pair, names) for pair in enumerate(names)),
+        *_cost_columns(units, reference, lambda cell: cell.cost),
+        *_time_columns(times, lambda cell: cell.architecture),
+        Column("note", lambda cell: cell.note, heading="note" if has_notes else ""),
     ]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset(columns) - {*names, "note"},
+    rows_of = [(f"row {cell.index}", cell.architecture, cell.cost) for cell in shown]
+    return tabulate(
+        columns,
+        plan.cells,
+        shown=shown,
         title=_title(plan),
         notes=[COST_NOTE, *_time_notes(times, rows_of), *folding_notes(plan.cells)],
     )
+
+
+def _level_column(number: int, name: str, names: list[str]) -> Column[Cell]:
+    return Column(heading=name, text=lambda cell: level_texts(cell, names)[number])
 
 
 def _title(plan: Plan) -> str:
@@ -102,32 +90,44 @@ def _input(shape: Data | Architecture) -> str:
     )
 
 
-def _cost_columns(units: Mapping[str, Unit]) -> list[str]:
-    """Headings. A difference has the name of its cost, so that headings are unique."""
-    columns = []
+def _cost_columns(
+    units: Mapping[str, Unit],
+    reference: Cost | None,
+    cost_of: Callable[[Record], Cost | None],
+) -> Iterator[Column[Record]]:
+    """Yields the columns of costs. A difference has the name of its cost, so that
+    headings are unique.
+    """
     for name, unit in units.items():
-        heading = COSTS[name]
-        columns.append(f"{heading} ({unit.letter})")
+        yield _cost_column(name, unit, cost_of)
         if name in WITH_DELTA:
-            columns.append(f"Δ {heading}")
-    return columns
+            yield _delta_column(name, unit, reference, cost_of)
 
 
-def _cost_texts(
-    cost: Cost | None, reference: Cost | None, units: Mapping[str, Unit]
-) -> list[str]:
-    texts = []
-    for name, unit in units.items():
-        value = getattr(cost, name) if cost else None
+def _cost_column(
+    name: str, unit: Unit, cost_of: Callable[[Record], Cost | None]
+) -> Column[Record]:
+    return Column(
+        heading=f"{COSTS[name]} ({unit.letter})",
+        text=lambda record: cost_text(cost_of(record), name, unit),
+        right=True,
+    )
+
+
+def _delta_column(
+    name: str,
+    unit: Unit,
+    reference: Cost | None,
+    cost_of: Callable[[Record], Cost | None],
+) -> Column[Record]:
+    def text(record: Record) -> str:
+        cost = cost_of(record)
         # By identity: the reference itself shows no difference.
-        if value is not None and reference is not None and reference is not cost:
-            delta = value - getattr(reference, name)
-        else:
-            delta = None
-        texts.append(cost_text(cost, name, unit))
-        if name in WITH_DELTA:
-            texts.append(unit.text(delta, signed=True) if delta is not None else "")
-    return texts
+        if cost is None or reference is None or cost is reference:
+            return ""
+        return unit.text(getattr(cost, name) - getattr(reference, name), signed=True)
+
+    return Column(heading=f"Δ {COSTS[name]}", text=text, right=True)
 
 
 @dataclass(frozen=True)
@@ -231,45 +231,42 @@ def _timed(
     return _Times(reference, said, measured)
 
 
-def _time_columns(times: _Times | None) -> list[str]:
+def _time_columns(
+    times: _Times | None, architecture_of: Callable[[Record], Architecture | None]
+) -> Iterator[Column[Record]]:
+    """Yields the columns of measured times; none if nothing was measured."""
     if times is None:
-        return []
-    return [
-        "latency (ms)",
-        "images / s",
-        "training images / s",
-        f"step time (x {times.reference})",
-    ]
+        return
+    for key, heading, name, digits, form in (
+        ("latency_ms", "latency (ms)", "latency_ms", 3, ".3g"),
+        ("throughput", "images / s", "inference", 1, ".1f"),
+        ("training", "training images / s", "training", 1, ".1f"),
+        ("step_ratio", f"step time (x {times.reference})", "step_ratio", 3, ".2f"),
+    ):
+        yield _time_column(key, heading, name, digits, form, times, architecture_of)
 
 
-def _time_texts(times: _Times | None, architecture: Architecture | None) -> list[str]:
-    if times is None:
-        return []
-    timing = times.of(architecture)
-    if timing is None:
-        return ["", "", "", ""]
-    return [
-        f"{timing.latency_ms:.3g}",
-        f"{timing.inference:.1f}",
-        f"{timing.training:.1f}",
-        f"{timing.step_ratio:.2f}",
-    ]
+def _time_column(
+    key: str,
+    heading: str,
+    name: str,
+    digits: int,
+    form: str,
+    times: _Times,
+    architecture_of: Callable[[Record], Architecture | None],
+) -> Column[Record]:
+    def seconds(record: Record) -> float | None:
+        return getattr(times.of(architecture_of(record)), name, None)
 
+    def value(record: Record) -> float | None:
+        measured = seconds(record)
+        return None if measured is None else round(measured, digits)
 
-def _time_data(
-    times: _Times | None, architecture: Architecture | None
-) -> dict[str, Any]:
-    if times is None:
-        return {}
-    timing = times.of(architecture)
-    if timing is None:
-        return dict.fromkeys(("latency_ms", "throughput", "training", "step_ratio"))
-    return {
-        "latency_ms": round(timing.latency_ms, 3),
-        "throughput": round(timing.inference, 1),
-        "training": round(timing.training, 1),
-        "step_ratio": round(timing.step_ratio, 3),
-    }
+    def text(record: Record) -> str:
+        measured = seconds(record)
+        return "" if measured is None else f"{measured:{form}}"
+
+    return Column(key, value, heading=heading, text=text, right=True)
 
 
 def _time_notes(
@@ -364,31 +361,19 @@ def model_cost_table(architecture: Architecture, timing: bool) -> Table:
     reference = next(iter(costs.values()))
     units = cost_units(costs.values(), COSTS)
     times = _model_times(list(architectures.items())) if timing else None
-    rows, data = [], []
-    for label, which in architectures.items():
-        rows.append(
-            [
-                label,
-                *_cost_texts(costs[label], reference, units),
-                *_time_texts(times, which),
-            ]
-        )
-        data.append(
-            {
-                "model": architecture.backbone,
-                **which.settings,
-                **asdict(costs[label]),
-                **_time_data(times, which),
-            }
-        )
-    columns = ["settings", *_cost_columns(units), *_time_columns(times)]
+    columns: list[Column[str]] = [
+        Column("model", lambda label: architecture.backbone),
+        Column(heading="settings", text=lambda label: label),
+        Column(fields=lambda label: architectures[label].settings),
+        Column(fields=lambda label: asdict(costs[label])),
+        *_cost_columns(units, reference, lambda label: costs[label]),
+        *_time_columns(times, lambda label: architectures[label]),
+    ]
     rows_of = [(label, which, costs[label]) for label, which in architectures.items()]
     title = f"{architecture.backbone}, {_input(architecture)}"
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset(columns) - {"settings"},
+    return tabulate(
+        columns,
+        architectures,
         title=title,
         notes=[
             COST_NOTE.replace("row 0", "the unmodified model"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablate.cli.shipped import shipped
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.report.tables import Table
+from ablate.report.tables import Table, plain
 from ablate.space.load import study_name
 from ablate.text.document import parse
 
@@ -35,8 +35,7 @@ def examples_table() -> Table:
         images = values.get("data", "digits")
         set_name = images["name"] if isinstance(images, dict) else images
         data.append({"example": name, "data": set_name, "question": values["question"]})
-    rows = [list(row.values()) for row in data]
-    return Table(["example", "data", "question"], rows, data)
+    return plain(data)
 
 
 def write(name: str, example: str) -> Path:

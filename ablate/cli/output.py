@@ -64,40 +64,40 @@ def say(text: str) -> None:
     print(escape.terminal(text))
 
 
-def show(grid: Table, form: str) -> None:
+def show(table: Table, form: str) -> None:
     """Prints a table for a terminal, or in one of the other formats."""
     from ablate.report.tables import render
 
     if form != "table":
-        sys.stdout.write(render(grid, form))
+        sys.stdout.write(render(table, form))
         return
     from rich.console import Console
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     # Rich prints nothing into less.
     console.width = max(console.width, LEAST_ROOM)
-    title = grid.title
+    title = table.title
     if len(title) > LONGEST_TITLE:
         title = f"{title[:LONGEST_TITLE]} ..."
-    for places in _blocks(grid, console.width):
-        console.print(_block(grid, places, title, console.width))
+    for places in _blocks(table, console.width):
+        console.print(_block(table, places, title, console.width))
         title = ""
-    for note in grid.notes_with_bold if sys.stdout.isatty() else grid.notes:
+    for note in table.notes_with_bold if sys.stdout.isatty() else table.notes:
         console.print(_shown(note, "dim"), soft_wrap=True)
 
 
-def _blocks(grid: Table, room: int) -> list[list[int]]:
+def _blocks(table: Table, room: int) -> list[list[int]]:
     """Divides columns into blocks that fit into a terminal below one another.
 
     A column is named by its place, as two may have the same heading. Each block begins
     with the columns that name a row.
     """
-    keys = _keys(grid, room)
-    free = room - sum(_least_width(grid, place) + GAP for place in keys)
+    keys = _keys(table, room)
+    free = room - sum(_least_width(table, place) + GAP for place in keys)
     blocks: list[list[int]] = [[*keys]]
     left = free
-    for place in range(len(keys), len(grid.columns)):
-        needed = _least_width(grid, place) + GAP
+    for place in range(len(keys), len(table.columns)):
+        needed = _least_width(table, place) + GAP
         if needed > left and len(blocks[-1]) > len(keys):
             blocks.append([*keys])
             left = free
@@ -106,40 +106,40 @@ def _blocks(grid: Table, room: int) -> list[list[int]]:
     return blocks
 
 
-def _keys(grid: Table, room: int) -> list[int]:
+def _keys(table: Table, room: int) -> list[int]:
     """Returns the first columns, up to the one that tells all rows apart.
 
     They take at most half of the room. Otherwise the first one has to do.
     """
     taken = 0
-    for place in range(len(grid.columns)):
-        taken += _least_width(grid, place) + GAP
+    for place in range(len(table.columns)):
+        taken += _least_width(table, place) + GAP
         if taken > room / 2:
             break
-        names = {tuple(row[: place + 1]) for row in grid.rows}
-        if len(names) == len(grid.rows):
+        names = {tuple(row[: place + 1]) for row in table.rows}
+        if len(names) == len(table.rows):
             return list(range(place + 1))
-    return [0] if grid.columns else []
+    return [0] if table.columns else []
 
 
-def _least_width(grid: Table, place: int) -> int:
+def _least_width(table: Table, place: int) -> int:
     """Returns how narrow a column can be: no word and no number is broken."""
-    words = grid.columns[place].split()
-    for row in grid.rows:
-        words += [row[place]] if _is_right(grid, place) else row[place].split()
+    words = table.columns[place].split()
+    for row in table.rows:
+        words += [row[place]] if _is_right(table, place) else row[place].split()
     return min(_longest(words), LONGEST_WORD)
 
 
-def _widths(grid: Table, places: list[int], room: int) -> list[int]:
+def _widths(table: Table, places: list[int], room: int) -> list[int]:
     """Returns the width of each column of a block.
 
     Columns that need less than their share of the free room leave it to the others.
     """
-    widths = {place: _least_width(grid, place) for place in places}
+    widths = {place: _least_width(table, place) for place in places}
     needs = {}
     for place in places:
-        whole = _longest([grid.columns[place], *(row[place] for row in grid.rows)])
-        if grid.columns[place] in grid.prose:
+        whole = _longest([table.columns[place], *(row[place] for row in table.rows)])
+        if table.columns[place] in table.prose:
             whole = max(widths[place], min(whole, LONGEST_LINE))
         needs[place] = max(0, whole - widths[place])
     left = max(0, room - sum(widths.values()) - GAP * len(places))
@@ -151,8 +151,8 @@ def _widths(grid: Table, places: list[int], room: int) -> list[int]:
     return [widths[place] for place in places]
 
 
-def _is_right(grid: Table, place: int) -> bool:
-    return grid.columns[place] in grid.right
+def _is_right(table: Table, place: int) -> bool:
+    return table.columns[place] in table.right
 
 
 def _longest(texts: list[str]) -> int:
@@ -163,34 +163,34 @@ def _longest(texts: list[str]) -> int:
     return max((cell_len(line) for line in lines), default=0)
 
 
-def _block(grid: Table, places: list[int], title: str, room: int) -> RichTable:
+def _block(table: Table, places: list[int], title: str, room: int) -> RichTable:
     """Some columns of a table, for a terminal."""
     from rich import box
     from rich.table import Table
 
-    table = Table(
+    block = Table(
         title=_shown(title) if title else None,
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    for place, width in zip(places, _widths(grid, places, room), strict=True):
-        table.add_column(
-            _shown(grid.columns[place]),
-            justify="right" if _is_right(grid, place) else "left",
+    for place, width in zip(places, _widths(table, places, room), strict=True):
+        block.add_column(
+            _shown(table.columns[place]),
+            justify="right" if _is_right(table, place) else "left",
             width=width,
             overflow="fold",
         )
-    for number, row in enumerate(grid.rows):
-        if number in grid.groups:
-            table.add_section()
+    for number, row in enumerate(table.rows):
+        if number in table.groups:
+            block.add_section()
         cells = []
         for place in places:
-            is_bold = (number, grid.columns[place]) in grid.bold
+            is_bold = (number, table.columns[place]) in table.bold
             cells.append(_shown(row[place], "bold" if is_bold else ""))
-        table.add_row(*cells)
-    return table
+        block.add_row(*cells)
+    return block
 
 
 def _shown(text: str, style: str = "") -> Text:

@@ -224,9 +224,9 @@ def review(
     """
     from ablate.cli.verb_output import reviewed
 
-    grid = reviewed(study, url_of(store, runs), place_of(store, runs))
-    show(grid, form.value)
-    if grid.rows:
+    table = reviewed(study, url_of(store, runs), place_of(store, runs))
+    show(table, form.value)
+    if table.rows:
         raise typer.Exit(1)
 
 

@@ -252,8 +252,8 @@ def verify_costs(
     """
     from ablate.cli.verb_output import verified
 
-    grid, unexplained = verified(tuple(tables or ()))
-    show(grid, form.value)
+    table, unexplained = verified(tuple(tables or ()))
+    show(table, form.value)
     if unexplained:
         raise typer.Exit(1)
 
@@ -352,19 +352,24 @@ def doctor(
     form: FormatOption = Format.table,
 ) -> None:
     """Check whether this machine is set up."""
-    from ablate.cli.doctor import examine
-    from ablate.report.tables import Table
+    from ablate.cli.doctor import Check, examine
+    from ablate.report.tables import Column, tabulate
 
     findings = examine(
         url_of(store, runs),
         runs,
         lambda what: print(f"checking: {what}", file=sys.stderr, flush=True),
     )
-    rows = [
-        [finding.what, "ok" if finding.ok else "PROBLEM", finding.found]
-        for finding in findings
+    columns: list[Column[Check]] = [
+        Column("what", lambda check: check.what, heading="check"),
+        Column(
+            "ok",
+            lambda check: check.ok,
+            heading="result",
+            text=lambda check: "ok" if check.ok else "PROBLEM",
+        ),
+        Column("found", lambda check: check.found, heading="found"),
     ]
-    data = [{"what": f.what, "ok": f.ok, "found": f.found} for f in findings]
-    show(Table(["check", "result", "found"], rows, data), form.value)
+    show(tabulate(columns, findings), form.value)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)

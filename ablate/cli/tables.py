@@ -4,71 +4,125 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import Cell, Cost, Data, Plan, Space, Status, level_text
+from ablate.records import Cell, Data, Plan, Space, Status, level_text
 from ablate.report.folding import folding_notes
-from ablate.report.summary import level_columns, shown_levels
-from ablate.report.tables import Table, plain
+from ablate.report.summary import (
+    COST_HEADINGS,
+    RoleWord,
+    level_columns,
+    shown_levels,
+)
+from ablate.report.tables import Column, Table, plain, tabulate
 from ablate.report.units import Unit, cost_text, cost_units, size_text
 
 if TYPE_CHECKING:
+    from ablate.factors.factor import Factor, Parameter
     from ablate.families.family import Family
     from ablate.pipeline import Preview
     from ablate.store.catalogue import StudyStatus
     from ablate.trained.disk import Place
 
 
-def plan_table(shown: Preview) -> Table:
+@dataclass(frozen=True)
+class PlannedCell:
+    """A cell of a plan, and how many of its trials are left to train."""
+
+    cell: Cell
+    left: int
+
+    @classmethod
+    def of(cls, cell: Cell, waiting: set[str]) -> PlannedCell:
+        return cls(cell, sum(trial.hash in waiting for trial in cell.trials))
+
+    @property
+    def known(self) -> int:
+        return len(self.cell.trials) - self.left
+
+
+def plan_table(preview: Preview) -> Table:
     """Every cell of a plan: levels, cost, outcome."""
-    plan = shown.plan
-    waiting = {trial.hash for trial in shown.to_train}
-    names = list(plan.space.factors.levels)
-    units = cost_units((cell.cost for cell in plan.cells), ("params", "flops"))
-    rows = []
-    data = []
-    for cell in plan.cells:
-        left = sum(trial.hash in waiting for trial in cell.trials)
-        known = len(cell.trials) - left
-        outcome = _outcome(cell, left)
-        # Folded cells are in the data only; a note below the table lists them.
-        if cell.same_as is None:
-            row = [str(cell.index), *level_texts(cell, names)]
-            row += _in_units(cell.cost, units)
-            row.append(outcome)
-            row += [str(left), str(known)] if cell.trials else ["", ""]
-            row.append(cell.note)
-            rows.append(row)
-        data.append(
-            {
-                "row": cell.index,
-                "role": cell.role,
-                **level_columns(shown_levels(cell)),
-                **(asdict(cell.cost) if cell.cost else {}),
-                "outcome": outcome,
-                "same_as": cell.same_as,
-                "to_train": left,
-                "known": known,
-                "note": cell.note,
-            }
-        )
-    titles = {"params": "params", "flops": "FLOPs"}
-    costs = [f"{titles[name]} ({unit.letter})" for name, unit in units.items()]
-    columns = ["row", *names, *costs, "outcome", "to train", "known", "why"]
-    if not any(cell.note for cell in plan.cells if cell.same_as is None):
-        columns.pop()
-        rows = [row[:-1] for row in rows]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset(columns) - {*names, "outcome", "why"},
+    plan = preview.plan
+    waiting = {trial.hash for trial in preview.to_train}
+    planned = [PlannedCell.of(cell, waiting) for cell in plan.cells]
+    # Folded cells are in the data only; a note below the table lists them.
+    shown = [each for each in planned if each.cell.same_as is None]
+    return tabulate(
+        plan_columns(plan, has_notes=any(each.cell.note for each in shown)),
+        planned,
+        shown=shown,
         title=plan.space.claim.question,
         notes=_plan_notes(plan),
     )
+
+
+def plan_columns(plan: Plan, *, has_notes: bool) -> list[Column[PlannedCell]]:
+    """Returns the columns of the table of a plan.
+
+    Args:
+        has_notes: whether the screen shows the notes of cells.
+    """
+    units = cost_units((cell.cost for cell in plan.cells), COST_HEADINGS)
+
+    def level_column(number: int, name: str, names: list[str]) -> Column[PlannedCell]:
+        return Column(
+            heading=name, text=lambda each: level_texts(each.cell, names)[number]
+        )
+
+    def cost_column(name: str, unit: Unit) -> Column[PlannedCell]:
+        return Column(
+            heading=f"{COST_HEADINGS[name]} ({unit.letter})",
+            text=lambda each: cost_text(each.cell.cost, name, unit),
+            right=True,
+        )
+
+    names = list(plan.space.factors.levels)
+    return [
+        Column(
+            "row", lambda each: each.cell.index, heading="row", right=True, kind=int
+        ),
+        Column("role", lambda each: each.cell.role, kind=RoleWord),
+        Column(fields=lambda each: level_columns(shown_levels(each.cell))),
+        Column(fields=lambda each: asdict(each.cell.cost) if each.cell.cost else {}),
+        *(level_column(*pair, names) for pair in enumerate(names)),
+        *(cost_column(*pair) for pair in units.items()),
+        Column(
+            "outcome",
+            lambda each: _outcome(each.cell, each.left),
+            heading="outcome",
+            kind=str,
+            about="train, known, folded (same as another row), infeasible",
+        ),
+        Column("same_as", lambda each: each.cell.same_as, kind=int | None),
+        Column(
+            "to_train",
+            lambda each: each.left,
+            heading="to train",
+            text=lambda each: str(each.left) if each.cell.trials else "",
+            right=True,
+            kind=int,
+            about="trials without a result",
+        ),
+        Column(
+            "known",
+            lambda each: each.known,
+            heading="known",
+            text=lambda each: str(each.known) if each.cell.trials else "",
+            right=True,
+            kind=int,
+            about="trials with a result",
+        ),
+        Column(
+            "note",
+            lambda each: each.cell.note,
+            heading="why" if has_notes else "",
+            kind=str,
+        ),
+    ]
 
 
 def _outcome(cell: Cell, left: int) -> str:
@@ -80,10 +134,6 @@ def _outcome(cell: Cell, left: int) -> str:
     if left:
         return "train"
     return "known"
-
-
-def _in_units(cost: Cost | None, units: Mapping[str, Unit]) -> list[str]:
-    return [cost_text(cost, name, unit) for name, unit in units.items()]
 
 
 def _plan_notes(plan: Plan) -> list[str]:
@@ -317,45 +367,41 @@ def factors_table(name: str | None) -> Table:
     by_name = factors.catalogue()
     if name is not None and name not in by_name:
         raise UnknownName(unknown("factor", name, by_name))
-    rows, data = [], []
-    for factor in by_name.values():
-        if name not in (None, factor.name):
-            continue
-        for parameter in factor.parameters:
-            full = factor.full_name(parameter.name)
-            if parameter.default is None:
-                default = "that of the backbone"
-            else:
-                default = level_text(parameter.default)
-            rows.append(
-                [full, factor.kind, str(parameter.allowed), default, parameter.about]
-            )
-            data.append(
-                {
-                    "factor": full,
-                    "kind": factor.kind,
-                    "levels": str(parameter.allowed),
-                    "default": default,
-                    "about": parameter.about,
-                    "read_when": parameter.when,
-                    "source": factor.source,
-                    "claim": factor.claim,
-                }
-            )
+    pairs = [
+        (factor, parameter)
+        for factor in by_name.values()
+        for parameter in factor.parameters
+        if name in (None, factor.name)
+    ]
     notes = [
         f"{factor.name}: {factor.claim} [{factor.source}]"
         for factor in by_name.values()
         if name in (None, factor.name)
     ]
     notes.append("Every field of the recipe is a factor too, such as recipe.lr.")
-    return Table(
-        ["factor", "kind", "levels", "default", "about"],
-        rows,
-        data,
-        title="Factors",
-        notes=notes,
-        prose=frozenset({"levels", "about"}),
-    )
+    return tabulate(_factor_columns(), pairs, title="Factors", notes=notes)
+
+
+def _factor_columns() -> list[Column[tuple[Factor, Parameter]]]:
+    def default(pair: tuple[Factor, Parameter]) -> str:
+        if pair[1].default is None:
+            return "that of the backbone"
+        return level_text(pair[1].default)
+
+    return [
+        Column(
+            "factor", lambda pair: pair[0].full_name(pair[1].name), heading="factor"
+        ),
+        Column("kind", lambda pair: pair[0].kind, heading="kind"),
+        Column(
+            "levels", lambda pair: str(pair[1].allowed), heading="levels", prose=True
+        ),
+        Column("default", default, heading="default"),
+        Column("about", lambda pair: pair[1].about, heading="about", prose=True),
+        Column("read_when", lambda pair: pair[1].when),
+        Column("source", lambda pair: pair[0].source),
+        Column("claim", lambda pair: pair[0].claim),
+    ]
 
 
 def disk_table(places: list[Place], where: str) -> Table:
@@ -365,25 +411,18 @@ def disk_table(places: list[Place], where: str) -> Table:
     sums: dict[tuple[str, str], list[int]] = {}
     for place in places:
         sums.setdefault((place.kind, place.study), []).append(place.size)
-    keys = sorted(sums, key=lambda key: -sum(sums[key]))
-    rows = [
-        [
-            kind,
-            study,
-            str(len(sums[kind, study])),
-            size_text(sum(sums[kind, study])),
-            NEEDED_FOR[kind],
-        ]
-        for kind, study in keys
-    ]
-    data = [
-        {
-            "checkpoints": kind,
-            "study": study,
-            "folders": len(sums[kind, study]),
-            "bytes": sum(sums[kind, study]),
-        }
-        for kind, study in keys
+    columns: list[Column[tuple[str, str]]] = [
+        Column("checkpoints", lambda key: key[0], heading="checkpoints"),
+        Column("study", lambda key: key[1], heading="study"),
+        Column("folders", lambda key: len(sums[key]), heading="folders", right=True),
+        Column(
+            "bytes",
+            lambda key: sum(sums[key]),
+            heading="size",
+            text=lambda key: size_text(sum(sums[key])),
+            right=True,
+        ),
+        Column(heading="needed for", text=lambda key: NEEDED_FOR[key[0]]),
     ]
     total = sum(place.size for place in places)
     notes = [f"{size_text(total)} in total."]
@@ -393,12 +432,5 @@ def disk_table(places: list[Place], where: str) -> Table:
             notes.append(
                 f"{size_text(size)} would be freed by: ablate disk --free {kind}{where}"
             )
-    columns = ["checkpoints", "study", "folders", "size", "needed for"]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset({"folders", "size"}),
-        title="Disk space",
-        notes=notes,
-    )
+    largest_first = sorted(sums, key=lambda key: -sum(sums[key]))
+    return tabulate(columns, largest_first, title="Disk space", notes=notes)

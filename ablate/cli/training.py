@@ -233,10 +233,10 @@ def diagnose(
     from ablate import pipeline
     from ablate.cli.verb_output import diagnosed
 
-    for grid in diagnosed(
+    for table in diagnosed(
         tuple(targets),
         tuple(names or ()),
         images,
         pipeline.Options(runs, store, checkpoints=checkpoints),
     ):
-        show(grid, form.value)
+        show(table, form.value)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.output import Steps, say, tell
 from ablate.errors import AblateError, UnknownName, counted, unknown
-from ablate.report.tables import Table
+from ablate.report.tables import Column, Table, tabulate
 from ablate.text import advice
 
 if TYPE_CHECKING:
+    from ablate.contracts.check import Outcome
     from ablate.cost.verify import Checked
     from ablate.pipeline import Options
+    from ablate.results.review.finding import Finding
 
 
 def verified(wanted: tuple[str, ...]) -> tuple[Table, int]:
@@ -27,7 +29,7 @@ def verified(wanted: tuple[str, ...]) -> tuple[Table, int]:
     Raises:
         UnknownName: no such paper or table.
     """
-    from ablate.cost.verify import Book, verify
+    from ablate.cost.verify import UNITS, Book, verify
     from ablate.published import PAPERS, tables
 
     every = tables()
@@ -47,21 +49,14 @@ def verified(wanted: tuple[str, ...]) -> tuple[Table, int]:
         for checked in verify(table, book):
             checks.append(checked)
             # Counting all tables takes half an hour.
-            _, row, cost, printed, computed, kind, _ = _checked_texts(checked)
-            tell(f"  {row}, {cost}: printed {printed}, computed {computed}: {kind}")
-    grid = Table(
-        columns=[
-            "table",
-            "row",
-            "cost",
-            "printed",
-            "computed",
-            "class",
-            "convention or cause",
-        ],
-        rows=[_checked_texts(checked) for checked in checks],
-        data=[_checked_data(checked) for checked in checks],
-        right=frozenset({"printed", "computed"}),
+            tell(
+                f"  {checked.row.label}, {checked.cost} ({UNITS[checked.cost][0]}):"
+                f" printed {checked.printed}, computed {_computed(checked)}:"
+                f" {checked.kind.value}"
+            )
+    verdicts = tabulate(
+        _checked_columns(),
+        checks,
         title="Printed against computed costs",
         notes=[
             *_class_notes(checks),
@@ -69,26 +64,64 @@ def verified(wanted: tuple[str, ...]) -> tuple[Table, int]:
             *_cause_notes(checks),
         ],
     )
-    return grid, sum(not checked.explained and not checked.stated for checked in checks)
+    return verdicts, sum(
+        not checked.explained and not checked.stated for checked in checks
+    )
 
 
-def _checked_texts(checked: Checked) -> list[str]:
-    from ablate.cost.verify import UNITS, Class
+def _checked_columns() -> list[Column[Checked]]:
+    from ablate.cost.verify import UNITS
+
+    return [
+        Column("table", lambda each: each.table.name, heading="table"),
+        Column("row", lambda each: each.row.label, heading="row"),
+        Column(
+            "cost",
+            lambda each: each.cost,
+            heading="cost",
+            text=lambda each: f"{each.cost} ({UNITS[each.cost][0]})",
+        ),
+        Column("unit", lambda each: UNITS[each.cost][0]),
+        Column("printed", lambda each: each.printed, heading="printed", right=True),
+        Column(
+            "computed",
+            lambda each: each.default,
+            heading="computed",
+            text=_computed,
+            right=True,
+        ),
+        Column("class", lambda each: each.kind.value, heading="class"),
+        Column("convention", lambda each: ", ".join(each.convention)),
+        Column(heading="convention or cause", text=_ground),
+        Column("by_convention", lambda each: each.computed),
+        Column("equal_by_convention", lambda each: each.follows),
+        Column("cause", lambda each: _cause(each, "name")),
+        Column("why", lambda each: _cause(each, "why")),
+        Column("by_cause", _by_cause),
+        Column("explained", lambda each: each.explained),
+    ]
+
+
+def _computed(checked: Checked) -> str:
+    from ablate.cost.verify import Class
 
     sign = "+" if checked.printed.startswith("+") else ""
-    if checked.kind is Class.EQUAL:
-        computed = checked.default
-    else:
-        computed = checked.computed
-    return [
-        checked.table.name,
-        checked.row.label,
-        f"{checked.cost} ({UNITS[checked.cost][0]})",
-        checked.printed,
-        f"{computed:{sign}.4g}",
-        checked.kind.value,
-        _ground(checked),
-    ]
+    is_equal = checked.kind is Class.EQUAL
+    return f"{checked.default if is_equal else checked.computed:{sign}.4g}"
+
+
+def _cause(checked: Checked, field: str) -> str:
+    from ablate.cost.verify import Class
+
+    if checked.kind is not Class.DIFFERENT or checked.cause is None:
+        return ""
+    return str(getattr(checked.cause, field))
+
+
+def _by_cause(checked: Checked) -> object:
+    from ablate.cost.verify import Class
+
+    return checked.consequence if checked.kind is Class.DIFFERENT else None
 
 
 def _ground(checked: Checked) -> str:
@@ -102,28 +135,6 @@ def _ground(checked: Checked) -> str:
     if checked.cause and checked.holds:
         return checked.cause.name
     return "unexplained"
-
-
-def _checked_data(checked: Checked) -> dict[str, object]:
-    from ablate.cost.verify import UNITS, Class
-
-    different = checked.kind is Class.DIFFERENT
-    return {
-        "table": checked.table.name,
-        "row": checked.row.label,
-        "cost": checked.cost,
-        "unit": UNITS[checked.cost][0],
-        "printed": checked.printed,
-        "computed": checked.default,
-        "class": checked.kind.value,
-        "convention": ", ".join(checked.convention),
-        "by_convention": checked.computed,
-        "equal_by_convention": checked.follows,
-        "cause": checked.cause.name if different and checked.cause else "",
-        "why": checked.cause.why if different and checked.cause else "",
-        "by_cause": checked.consequence if different else None,
-        "explained": checked.explained,
-    }
 
 
 def _class_notes(checks: list[Checked]) -> list[str]:
@@ -258,23 +269,30 @@ def reviewed(study: str, url: str, where: str) -> Table:
     from ablate.results.review import review
 
     findings = review(study, url, where)
-    rows = [[finding.name, finding.text, finding.command] for finding in findings]
-    data = [
-        {"finding": finding.name, "text": finding.text, "command": finding.command}
-        for finding in findings
-    ]
     if findings:
         notes = [counted(len(findings), "finding") + "."]
     else:
         notes = ["No findings."]
-    return Table(
-        ["finding", "what", "command"],
-        rows,
-        data,
-        title=f"Review of {study}",
-        notes=notes,
-        prose=frozenset({"what"}),
+    return tabulate(
+        finding_columns(), findings, title=f"Review of {study}", notes=notes
     )
+
+
+def finding_columns() -> list[Column[Finding]]:
+    """Returns the columns of the table of a referee's findings."""
+    return [
+        Column("finding", lambda finding: finding.name, heading="finding", kind=str),
+        Column(
+            "text", lambda finding: finding.text, heading="what", prose=True, kind=str
+        ),
+        Column(
+            "command",
+            lambda finding: finding.command,
+            heading="command",
+            kind=str,
+            about="what fixes it",
+        ),
+    ]
 
 
 def reproduced(trial: str, options: Options) -> bool:
@@ -358,40 +376,34 @@ def checked() -> tuple[Table, int]:
 
     from ablate.contracts import checks
 
-    rows = []
-    data = []
+    outcomes: list[tuple[str, str, Outcome]] = []
     steps = Steps("check")
-    wanted = list(checks())
-    for number, (part, check) in enumerate(wanted, 1):
+    every = list(checks())
+    for number, (part, check) in enumerate(every, 1):
         with warnings.catch_warnings(), redirect_stdout(sys.stderr):
             # Of a part's own code, which the user sees when it trains.
             warnings.simplefilter("ignore")
-            outcome = check.outcome()
-        steps(number, len(wanted))
-        rows.append([part, check.what, outcome.result, outcome.why])
-        data.append(
-            {
-                "part": part,
-                "check": check.what,
-                "ok": outcome.result == "ok",
-                "result": outcome.result,
-                "why": outcome.why,
-            }
-        )
-    results = [row[2] for row in rows]
+            outcomes.append((part, check.what, check.outcome()))
+        steps(number, len(every))
+    results = [outcome.result for _, _, outcome in outcomes]
     broken, refused = results.count("BROKEN"), results.count("refused")
-    notes = [f"{len(rows)} checks, {f'{broken} broken' if broken else 'all ok'}."]
+    notes = [f"{len(results)} checks, {f'{broken} broken' if broken else 'all ok'}."]
     if refused:
-        notes = [f"{len(rows)} checks, {broken} broken, {refused} refused."]
+        notes = [f"{len(results)} checks, {broken} broken, {refused} refused."]
         notes.append(
             "refused: the part does not fit any small network of the check, and says why;"
             " nothing was checked."
         )
-    columns = ["part", "check", "result", "why"]
-    if not broken and not refused:
-        columns = columns[:-1]
-        rows = [row[:-1] for row in rows]
-    return Table(columns=columns, rows=rows, data=data, notes=notes), broken
+    columns: list[Column[tuple[str, str, Outcome]]] = [
+        Column("part", lambda each: each[0], heading="part"),
+        Column("check", lambda each: each[1], heading="check"),
+        Column("ok", lambda each: each[2].result == "ok"),
+        Column("result", lambda each: each[2].result, heading="result"),
+        Column(
+            "why", lambda each: each[2].why, heading="why" if broken or refused else ""
+        ),
+    ]
+    return tabulate(columns, outcomes, notes=notes), broken
 
 
 def _check_option(

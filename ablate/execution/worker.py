@@ -96,7 +96,7 @@ def serve(connection: Connection, *, lends: bool = False) -> None:
             this thread, because only the main thread may set handlers of signals, and
             another thread answers. It ends the process.
     """
-    worker = _Worker()
+    worker = Worker()
     # Broken pipe: the client has gone.
     with contextlib.suppress(EOFError, ConnectionError):
         see_devices(json.loads(connection.recv_bytes()))
@@ -114,7 +114,7 @@ def _is_own(request: Request) -> bool:
 
 
 def _answer_elsewhere(
-    worker: _Worker, connection: Connection, request: Request
+    worker: Worker, connection: Connection, request: Request
 ) -> NoReturn:
     """Answers this request and all others in another thread, and lends this one."""
 
@@ -143,7 +143,7 @@ def see_devices(variables: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-class _Worker:
+class Worker:
     """Trains one job at a time."""
 
     def __init__(self) -> None:

@@ -5,38 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ablate.errors import AblateError
-from ablate.records import LEVEL, Level, Looks, Metric, Status, StudyResults, level_text
+from ablate.records import Level, Looks, Status, StudyResults
 from ablate.records.primary import CONTROLS, primary_factors
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
+from ablate.report.effect_columns import effect_columns, image_columns, term_columns
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
-from ablate.report.numbers import fixed
 from ablate.report.pairing import seed_share
-from ablate.report.summary import factor_label, level_label
-from ablate.report.tables import Table, plain
-from ablate.report.units import Unit, unit_for
-from ablate.report.verdicts import Estimate, Verdict
+from ablate.report.tables import Table, plain, tabulate
+from ablate.report.units import unit_for
+from ablate.report.verdicts import Verdict
 from ablate.report.wording import (
-    change_text,
     collapse_note,
-    effect_data,
     exploratory,
     generation_notes,
-    interval_text,
     no_difference,
     rows_text,
     vary_text,
-    verdict_text,
     withheld_notes,
 )
 
-INTERVAL = "Δ (95 % interval)"
-ADJUSTED = "p (adj.)"
 OF_ALL_ROWS = (
     "the variance is estimated from all rows, with extra weight for the row itself and"
     " for row 0"
@@ -60,8 +52,6 @@ WITHOUT_RESULT = (
     Status.PRUNED,
     Status.ABANDONED,
 )
-THESE_IMAGES = "these images"
-NEW_IMAGES = "new images"
 POOLED = (
     "The noise is pooled over all cells, because there are fewer than five seeds or a"
     " cell lacks one of them. This assumes that the noise is equal in all cells, and"
@@ -85,10 +75,6 @@ def effects_table(
 
     A row has the change, the difference with its interval, the verdict and the cost.
     """
-    unit = unit_for(abs(effect.delta_flops or 0) for effect in effects)
-    flops = f"Δ FLOPs ({unit.letter})"
-    rows = [_effect_row(effect, results.metric, unit) for effect in effects]
-    columns = ["row", "change", "n", INTERVAL, ADJUSTED, flops, "verdict"]
     bold = _decided([effect.verdict for effect in effects])
     metric = results.metric
     unit_text = f" in{metric.unit}" if metric.unit else ""
@@ -146,12 +132,10 @@ def effects_table(
     declared = results.primary
     if controls != (CONTROLS in declared) or primary_factors(declared):
         notes.append(exploratory(declared))
-    data = [effect_data(effect) for effect in effects]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset({"row", "n", INTERVAL, ADJUSTED, flops}),
+    unit = unit_for(abs(effect.delta_flops or 0) for effect in effects)
+    return tabulate(
+        effect_columns(results.metric, unit),
+        effects,
         title=results.question,
         notes=notes,
         bold=bold,
@@ -237,30 +221,6 @@ def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
 
 def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table:
     """Returns a table with one row per effect, over seeds and over images."""
-    rows = [
-        [
-            str(effect.row),
-            change_text(effect.changed, results.labels),
-            str(len(effect.seeds)),
-            _points(effect.mean, effect.over_seeds),
-            _points(effect.mean, effect.over_both),
-            "" if effect.better is None else f"{effect.better:.2f}",
-            str(effect.won),
-            str(effect.lost),
-        ]
-        for effect in effects
-    ]
-    data = [_image_data(effect) for effect in effects]
-    columns = [
-        "row",
-        "change",
-        "n",
-        THESE_IMAGES,
-        NEW_IMAGES,
-        "P(better)",
-        "won",
-        "lost",
-    ]
     images = effects[0].images
     notes = [
         f"Δ top-1 in points: mean difference from row 0 on {images} test images,"
@@ -276,68 +236,9 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " correctly, and do the same for row 0. won: images with a higher count for"
         " the row. lost: images with a higher count for row 0.",
     ]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset(columns) - {"change"},
-        title=results.question,
-        notes=notes,
+    return tabulate(
+        image_columns(results.labels), effects, title=results.question, notes=notes
     )
-
-
-def _points(mean: float, estimate: Estimate | None) -> str:
-    if estimate is None:
-        return f"{mean:+.2f}"
-    return f"{mean:+.2f} ({estimate.low:+.2f} to {estimate.high:+.2f})"
-
-
-def _image_data(effect: ImageEffect) -> dict[str, Any]:
-    """Returns one effect in full precision."""
-    seeds = effect.over_seeds
-    both = effect.over_both
-    return {
-        "row": effect.row,
-        "change": change_text(effect.changed),
-        "n": len(effect.seeds),
-        "images": effect.images,
-        "difference": effect.mean,
-        "low": seeds.low if seeds else None,
-        "high": seeds.high if seeds else None,
-        "new_low": both.low if both else None,
-        "new_high": both.high if both else None,
-        "p_better": effect.better,
-        "won": effect.won,
-        "lost": effect.lost,
-    }
-
-
-def _effect_row(effect: Effect, metric: Metric, unit: Unit) -> list[str]:
-    """Returns the texts of one effect."""
-    flops = ""
-    if effect.delta_flops is not None:
-        flops = unit.text(effect.delta_flops, signed=True)
-    verdict = verdict_text(effect)
-    for state, number in effect.left_out.items():
-        is_named = verdict.endswith(state)
-        verdict += f" ({number})" if is_named else f" ({number} {state})"
-    return [
-        str(effect.row),
-        change_text(effect.changed, effect.labels),
-        str(len(effect.seeds)),
-        _difference(effect, metric),
-        "" if effect.p_adjusted is None else _p(effect.p_adjusted),
-        flops,
-        verdict,
-    ]
-
-
-def _difference(effect: Effect, metric: Metric) -> str:
-    if effect.estimate is not None:
-        return interval_text(effect.estimate, metric)
-    if effect.mean is None:
-        return ""
-    return fixed(effect.mean, metric.digits, signed=True)
 
 
 def terms_table(
@@ -349,10 +250,7 @@ def terms_table(
     by_seed: bool,
 ) -> Table:
     """Returns a table with one row per main effect, interaction or contribution."""
-    rows = [_term_row(term, results) for term in terms]
-    data = [_term_data(term) for term in terms]
     bold = _decided([term.judged.verdict if term.judged else None for term in terms])
-    columns = ["effect", "factor", "level", INTERVAL, ADJUSTED, "verdict"]
     notes = [
         *notes,
         BY_SEED if by_seed else POOLED,
@@ -363,11 +261,9 @@ def terms_table(
         ),
         *_missing_note(results),
     ]
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset({INTERVAL, ADJUSTED}),
+    return tabulate(
+        term_columns(results.metric, results.labels),
+        terms,
         title=results.question,
         notes=notes,
         bold=bold,
@@ -400,57 +296,6 @@ def _decided(verdicts: Sequence[Verdict | None]) -> frozenset[tuple[int, str]]:
         for row, verdict in enumerate(verdicts)
         if verdict in (Verdict.HELPS, Verdict.HURTS)
     )
-
-
-def _term_row(term: Term, results: StudyResults) -> list[str]:
-    """Returns the texts of one term."""
-    labels = results.labels
-    levels = [
-        level_label(labels, factor, level)
-        for factor, level in zip(term.factors, term.levels, strict=True)
-    ]
-    return [
-        term.kind,
-        " x ".join(factor_label(labels, factor) for factor in term.factors),
-        ", ".join(levels),
-        interval_text(term.estimate, results.metric) if term.estimate else "",
-        _p(term.judged.p) if term.judged else "",
-        _verdict(term),
-    ]
-
-
-def _term_data(term: Term) -> dict[str, Any]:
-    """Returns one term in full precision."""
-    estimate = term.estimate
-    judged = term.judged
-    return {
-        "kind": term.kind,
-        "factor": " x ".join(term.factors),
-        "level": " x ".join(map(level_text, term.levels)),
-        "effect": estimate.value if estimate else None,
-        "low": estimate.low if estimate else None,
-        "high": estimate.high if estimate else None,
-        "p": estimate.p if estimate else None,
-        "p_adjusted": judged.p if judged else None,
-        "verdict": str(judged.verdict) if judged else None,
-    }
-
-
-def _verdict(term: Term) -> str:
-    """Returns the verdict on a term, in words.
-
-    It is about the presence of a factor, never about its absence. For an interaction it
-    says whether both together do more or less than the sum of each.
-    """
-    if term.judged is None:
-        return "cannot be separated from other effects"
-    if term.judged.withheld is not None:
-        return str(term.judged.withheld)
-    if term.kind == "interaction":
-        together = {Verdict.HELPS: "better together", Verdict.HURTS: "worse together"}
-    else:
-        together = {}
-    return together.get(term.judged.verdict, str(term.judged.verdict))
 
 
 def factors_table(
@@ -551,11 +396,3 @@ def _contributions_note(terms: Sequence[Term]) -> str:
     if set(kinds) != {"alone"}:
         meanings.append(FULL_MODEL)
     return " ".join([*meanings, FULL_LEVEL, "Seeds are blocks."])
-
-
-def _p(value: float) -> str:
-    if value < 0.001:
-        return "< 0.001"
-    text = f"{value:.3f}"
-    # A value that is just below the limit must not look as if it was the limit.
-    return f"{value:.4f}" if value < LEVEL and float(text) == LEVEL else text

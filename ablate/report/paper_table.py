@@ -21,13 +21,9 @@ from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
-from ablate.report.results_table import (
-    COST_HEADINGS,
-    comparisons,
-    star_note,
-    test_words,
-)
-from ablate.report.summary import Row, summarise
+from ablate.report.results_table import comparisons, star_note, test_words
+from ablate.report.summary import COST_HEADINGS, Row, summarise
+from ablate.report.tables import Column
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory
@@ -62,15 +58,6 @@ class PaperStyle:
     group: str = ""
     wide: bool = False
     bold: bool = True
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column: its heading in LaTeX, its alignment, and the text of a row."""
-
-    heading: str
-    align: str
-    text: Callable[[Row], str]
 
 
 def paper_table(
@@ -221,6 +208,7 @@ class _PaperTable:
         usual = self._results.question.strip() or self._results.name
         caption = style.caption or escape.latex(usual)
         environment = "table*" if style.wide else "table"
+        aligns = "".join("r" if column.right else "l" for column in columns)
         return [
             r"% \usepackage{booktabs,threeparttable}",
             rf"\begin{{{environment}}}[t]",
@@ -228,7 +216,7 @@ class _PaperTable:
             rf"  \caption{{{caption}}}",
             rf"  \label{{{style.label or f'tab:{name}'}}}",
             r"  \begin{threeparttable}",
-            rf"    \begin{{tabular}}{{@{{}}{''.join(one.align for one in columns)}@{{}}}}",
+            rf"    \begin{{tabular}}{{@{{}}{aligns}@{{}}}}",
             r"      \toprule",
             f"      {' & '.join(column.heading for column in columns)} \\\\",
             r"      \midrule",
@@ -243,7 +231,7 @@ class _PaperTable:
             rf"\end{{{environment}}}",
         ]
 
-    def _body(self, columns: Sequence[_Column]) -> list[str]:
+    def _body(self, columns: Sequence[Column[Row]]) -> list[str]:
         group = self._style.group
         lines = []
         level = self._rows[0].levels.get(group) if self._rows else None
@@ -251,32 +239,36 @@ class _PaperTable:
             if row.levels.get(group) != level:
                 lines.append(r"      \midrule")
                 level = row.levels.get(group)
-            texts = [column.text(row) for column in columns]
+            texts = [column.text_of(row) for column in columns]
             lines.append(f"      {' & '.join(texts)} \\\\")
         return lines
 
     def _heading(self, name: str, usual: str) -> str:
         return _shielded(self._style.labels.get(name, usual))
 
-    def _column(self, name: str) -> _Column:
+    def _column(self, name: str) -> Column[Row]:
         metric = self._results.metric
         if name in self._results.factors:
             words = re.sub(r"[._]", " ", name)
             heading = self._heading(name, escape.latex(self._called.get(name, words)))
-            return _Column(heading, "l", lambda row: self._level(name, row))
+            return Column(heading=heading, text=lambda row: self._level(name, row))
         if name in self._units:
             unit = self._units[name]
             usual = f"{COST_HEADINGS[name]} ({unit.letter})"
             decimals = self._decimals(name, unit)
-            return _Column(
-                self._heading(name, usual),
-                "r",
-                lambda row: _cost(row, name, unit, decimals),
+            return Column(
+                heading=self._heading(name, usual),
+                text=lambda row: _cost(row, name, unit, decimals),
+                right=True,
             )
         if name in self._others:
             other = self._others[name]
             heading = self._heading(name, escape.latex(other.title))
-            return _Column(heading, "r", lambda row: self._other_mean(other, row))
+            return Column(
+                heading=heading,
+                text=lambda row: self._other_mean(other, row),
+                right=True,
+            )
         plain: dict[str, tuple[str, Callable[[Row], str]]] = {
             ROW: ("row", lambda row: str(row.index)),
             self._metric: (escape.latex(metric.title), self._mean),
@@ -286,7 +278,7 @@ class _PaperTable:
             self._special(PUBLISHED): ("published", self._printed),
         }
         usual, text = plain[name]
-        return _Column(self._heading(name, usual), "r", text)
+        return Column(heading=self._heading(name, usual), text=text, right=True)
 
     def _level(self, factor: str, row: Row) -> str:
         text = level_text(row.levels.get(factor))

@@ -18,7 +18,7 @@ from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
 from ablate.report.numbers import fixed, mean_of
 from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
-from ablate.report.tables import Table
+from ablate.report.tables import Column, Table, tabulate
 from ablate.report.units import Unit, cost_units
 from ablate.text import advice
 
@@ -127,24 +127,90 @@ def pareto_table(
         likely = probabilities >= WORTH_SHOWING
     shown = [int(index) for index in np.flatnonzero(on_front | likely)]
     shown.sort(key=lambda index: tuple(plane.points[index][::-1]))
-    rows = []
-    data = []
-    for index in shown:
-        probability = None if probabilities is None else float(probabilities[index])
-        rows.append(_row(plane, index, bool(on_front[index]), probability))
-        data.append(_data(plane, index, bool(on_front[index]), probability))
-    factors = [factor_label(results.labels, name) for name in results.factors]
-    columns = ["row", *factors, *plane.headings, "n", "front"]
-    if probabilities is not None:
-        columns.append(PROBABILITY)
-    return Table(
-        columns=columns,
-        rows=rows,
-        data=data,
-        right=frozenset({"row", "n", PROBABILITY, *plane.headings}),
+    points = [
+        FrontPoint(
+            cell=plane.cells[index],
+            point=plane.points[index],
+            is_on_front=bool(on_front[index]),
+            probability=None if probabilities is None else float(probabilities[index]),
+        )
+        for index in shown
+    ]
+    return tabulate(
+        front_columns(plane, with_probability=probabilities is not None),
+        points,
         title=results.question,
         notes=_notes(plane, int(on_front.sum()), probabilities is not None),
     )
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """A cell in the plane of the objectives.
+
+    Attributes:
+        point: (objectives,).
+        probability: of being on the true front; None if it is unknown.
+    """
+
+    cell: CellResult
+    point: np.ndarray[Any, Any]
+    is_on_front: bool
+    probability: float | None
+
+
+def front_columns(plane: Plane, *, with_probability: bool) -> list[Column[FrontPoint]]:
+    """Returns the columns of the table of a front.
+
+    Args:
+        with_probability: whether the screen shows the probabilities.
+    """
+    labels = plane.results.labels
+
+    def level_column(factor: str) -> Column[FrontPoint]:
+        return Column(
+            heading=factor_label(labels, factor),
+            text=lambda point: level_label(
+                labels, factor, shown_levels(point.cell).get(factor)
+            ),
+        )
+
+    def objective_column(place: int, name: str) -> Column[FrontPoint]:
+        return Column(
+            name,
+            lambda point: point.point[place].item(),
+            heading=plane.headings[place],
+            text=lambda point: plane.texts(point.point)[place],
+            right=True,
+        )
+
+    return [
+        Column(
+            "row", lambda point: point.cell.index, heading="row", right=True, kind=int
+        ),
+        Column(fields=lambda point: level_columns(shown_levels(point.cell))),
+        *(level_column(factor) for factor in plane.results.factors),
+        *(objective_column(*pair) for pair in enumerate(plane.objectives)),
+        Column(
+            "n", lambda point: len(point.cell.values), heading="n", right=True, kind=int
+        ),
+        Column(
+            "front",
+            lambda point: point.is_on_front,
+            heading="front",
+            text=lambda point: "yes" if point.is_on_front else "",
+            kind=bool,
+        ),
+        Column(
+            "probability",
+            lambda point: point.probability,
+            heading=PROBABILITY if with_probability else "",
+            text=lambda point: f"{point.probability:.2f}",
+            right=True,
+            kind=float | None,
+            about="of being on the front",
+        ),
+    ]
 
 
 def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
@@ -185,37 +251,6 @@ def _point(cell: CellResult, objectives: Iterable[str], metric: str) -> list[flo
         mean if name == metric else float(getattr(cell.cost, name))
         for name in objectives
     ]
-
-
-def _row(
-    plane: Plane, index: int, on_front: bool, probability: float | None
-) -> list[str]:
-    cell = plane.cells[index]
-    levels = shown_levels(cell)
-    row = [str(cell.index)]
-    row += [
-        level_label(plane.results.labels, factor, levels.get(factor))
-        for factor in plane.results.factors
-    ]
-    row += plane.texts(plane.points[index])
-    row += [str(len(cell.values)), "yes" if on_front else ""]
-    if probability is not None:
-        row.append(f"{probability:.2f}")
-    return row
-
-
-def _data(
-    plane: Plane, index: int, on_front: bool, probability: float | None
-) -> dict[str, Any]:
-    cell = plane.cells[index]
-    return {
-        "row": cell.index,
-        **level_columns(shown_levels(cell)),
-        **dict(zip(plane.objectives, plane.points[index].tolist(), strict=True)),
-        "n": len(cell.values),
-        "front": on_front,
-        "probability": probability,
-    }
 
 
 def _notes(plane: Plane, on_front: int, with_probability: bool) -> list[str]:
@@ -276,25 +311,22 @@ def _probabilities(plane: Plane) -> np.ndarray[Any, Any] | None:
 def _history(plane: Plane) -> Table:
     """Returns the hypervolume after each cell."""
     volumes = [plane.hypervolume(n + 1) for n in range(len(plane.cells))]
-    rows = []
-    data = []
-    for number, (cell, volume) in enumerate(zip(plane.cells, volumes, strict=True), 1):
-        share = volume / (volumes[-1] or 1.0)
-        rows.append(
-            [
-                str(number),
-                str(cell.index),
-                plane.volume_text(volume),
-                f"{100 * share:.1f} %",
-            ]
-        )
-        data.append(
-            {
-                "cells": number,
-                "row": cell.index,
-                "hypervolume": volume,
-                "share": share,
-            }
-        )
-    columns = ["cells", "row", f"hypervolume ({plane.volume_unit})", "share"]
-    return Table(columns=columns, rows=rows, data=data, right=frozenset(columns))
+    columns: list[Column[int]] = [
+        Column("cells", lambda n: n + 1, heading="cells", right=True),
+        Column("row", lambda n: plane.cells[n].index, heading="row", right=True),
+        Column(
+            "hypervolume",
+            lambda n: volumes[n],
+            heading=f"hypervolume ({plane.volume_unit})",
+            text=lambda n: plane.volume_text(volumes[n]),
+            right=True,
+        ),
+        Column(
+            "share",
+            lambda n: volumes[n] / (volumes[-1] or 1.0),
+            heading="share",
+            text=lambda n: f"{100 * volumes[n] / (volumes[-1] or 1.0):.1f} %",
+            right=True,
+        ),
+    ]
+    return tabulate(columns, range(len(plane.cells)))

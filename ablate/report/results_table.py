@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ablate.errors import UnknownName, unknown
-from ablate.records import Level, Looks, Metric, StudyResults
+from ablate.records import Level, Looks, StudyResults
 from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import best_rows, reference_is_best
 from ablate.report.confirmation import confirmation_note
@@ -17,28 +15,21 @@ from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
 from ablate.report.numbers import fixed
 from ablate.report.summary import (
+    COST_HEADINGS,
+    RoleWord,
     Row,
     factor_label,
     level_columns,
     level_label,
     summarise,
 )
-from ablate.report.tables import Table
+from ablate.report.tables import Column, Table, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory, generation_notes
 
-# The costs that the table shows.
-COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of the table: its heading, and the text of a row in it."""
-
-    heading: str
-    text: Callable[[Row], str]
-    right: bool = True
+# The costs of the data.
+COSTS = ("params", "flops", "flops_paper")
 
 
 def results_table(
@@ -74,12 +65,10 @@ def results_table(
     found = effects(results, 1.0, looks, predict=False)
     effect_of = {effect.row: effect for effect in found}
     shown = _shown_rows(rows, results, group)
-    columns = _columns(results, shown, effect_of, published)
-    return Table(
-        columns=[column.heading for column in columns],
-        rows=[_texts(row, columns) for row in shown],
-        data=[_data(row, rows, results, effect_of, published) for row in rows],
-        right=frozenset(column.heading for column in columns if column.right),
+    return tabulate(
+        result_columns(results, rows, shown, effect_of, published),
+        rows,
+        shown=shown,
         title=results.question,
         notes=_notes(results, shown, policy, found, looks),
         bold=_bold(shown, best_rows(results, found, looks), results.metric.title),
@@ -114,65 +103,161 @@ def _group_starts(shown: list[Row], group: str) -> frozenset[int]:
     )
 
 
-def _columns(
+def result_columns(
     results: StudyResults,
-    shown: list[Row],
+    rows: Sequence[Row],
+    shown: Sequence[Row],
     effect_of: Mapping[int, Effect],
     published: Mapping[int, float] | None,
-) -> list[Column]:
-    digits = results.metric.digits
+) -> list[Column[Row]]:
+    """Returns the columns of the results table.
 
-    def metric(row: Row) -> str:
-        difference = _difference(row, effect_of.get(row.index), digits)
-        return _with_sd(row.mean, row.sd, digits) + difference
+    Args:
+        rows: all rows; the data have them.
+        shown: the rows on screen.
+        effect_of: the effects, by row.
+        published: top-1 values from a paper, by row.
+    """
+    metric = results.metric
+
+    def mean(row: Row) -> str:
+        difference = _difference(row, effect_of.get(row.index), metric.digits)
+        return _with_sd(row.mean, row.sd, metric.digits) + difference
 
     def gain(row: Row) -> str:
-        return _with_sd(row.gain, row.gain_sd, digits, signed=True)
+        return _with_sd(row.gain, row.gain_sd, metric.digits, signed=True)
 
-    columns = [Column("row", lambda row: str(row.index))]
-    columns += [_level_column(factor, results.labels) for factor in results.factors]
-    columns.append(Column(results.metric.title, metric))
-    if _has_controls(shown):
-        columns.append(Column("Δ control", gain))
-    columns.append(Column("n", lambda row: str(row.n or "")))
     units = cost_units((row.cost for row in shown), COST_HEADINGS)
-    columns += [_cost_column(name, unit) for name, unit in units.items()]
+    columns: list[Column[Row]] = [
+        Column("row", lambda row: row.index, heading="row", right=True, kind=int),
+        Column("role", lambda row: row.role, kind=RoleWord),
+        Column(fields=lambda row: level_columns(row.levels)),
+        *(_level_column(factor, results.labels) for factor in results.factors),
+        Column(
+            f"{metric.name}_mean",
+            lambda row: row.mean,
+            heading=metric.title,
+            text=mean,
+            right=True,
+        ),
+        Column(f"{metric.name}_sd", lambda row: row.sd),
+    ]
+    if _has_controls(shown):
+        columns.append(Column(heading="Δ control", text=gain, right=True))
+    columns += [
+        Column(
+            "n",
+            lambda row: row.n,
+            heading="n",
+            text=lambda row: str(row.n or ""),
+            right=True,
+            kind=int,
+            about="completed seeds",
+        ),
+        Column(
+            "delta",
+            lambda row: row.delta,
+            kind=float | None,
+            about="mean difference from row 0",
+        ),
+        Column("delta_sd", lambda row: row.delta_sd, kind=float | None),
+        Column(
+            "paired",
+            lambda row: row.paired,
+            kind=int,
+            about="seeds that the row and row 0 have",
+        ),
+        *(_cost_column(name, units.get(name)) for name in COSTS),
+    ]
     if published is not None:
-        columns.append(_published_column(published, results.metric))
-    if any(row.note for row in shown):
-        columns.append(Column("note", lambda row: row.note, right=False))
-    return columns
+        columns.append(
+            Column(
+                heading=f"published {metric.name}",
+                text=lambda row: _published(published, row),
+                right=True,
+            )
+        )
+    is_noted = any(row.note for row in shown)
+    columns.append(
+        Column(
+            "note", lambda row: row.note, heading="note" if is_noted else "", kind=str
+        )
+    )
+    if _has_controls(rows):
+        columns += [
+            Column("control", lambda row: row.control),
+            Column("gain", lambda row: row.gain),
+            Column("gain_sd", lambda row: row.gain_sd),
+        ]
+    if published is not None:
+        columns.append(
+            Column(f"published_{metric.name}", lambda row: published.get(row.index))
+        )
+    return [*columns, *_test_columns(effect_of)]
 
 
-def _level_column(factor: str, labels: Mapping[str, str]) -> Column:
+def _test_columns(effect_of: Mapping[int, Effect]) -> list[Column[Row]]:
+    """Returns interval and p values of the difference to row 0."""
+
+    def estimate(row: Row, name: str) -> float | None:
+        effect = effect_of.get(row.index)
+        return getattr(effect.estimate, name, None) if effect else None
+
+    def p_adjusted(row: Row) -> float | None:
+        effect = effect_of.get(row.index)
+        return effect.p_adjusted if effect else None
+
+    return [
+        Column(
+            "delta_low",
+            lambda row: estimate(row, "low"),
+            kind=float | None,
+            about="95 % interval",
+        ),
+        Column(
+            "delta_high",
+            lambda row: estimate(row, "high"),
+            kind=float | None,
+            about="95 % interval",
+        ),
+        Column("p", lambda row: estimate(row, "p"), kind=float | None),
+        Column(
+            "p_adjusted",
+            p_adjusted,
+            kind=float | None,
+            about="for all rows, looks and the level of the study",
+        ),
+    ]
+
+
+def _level_column(factor: str, labels: Mapping[str, str]) -> Column[Row]:
     return Column(
-        factor_label(labels, factor),
-        lambda row: level_label(labels, factor, row.levels.get(factor)),
-        right=False,
+        heading=factor_label(labels, factor),
+        text=lambda row: level_label(labels, factor, row.levels.get(factor)),
     )
 
 
-def _cost_column(name: str, unit: Unit) -> Column:
+def _cost_column(name: str, unit: Unit | None) -> Column[Row]:
+    """Returns the column of a cost. Without a unit, it is in the data only."""
+    if unit is None:
+        # 0 was not counted.
+        return Column(name, lambda row: getattr(row.cost, name, None) or None)
     return Column(
-        f"{COST_HEADINGS[name]} ({unit.letter})",
-        lambda row: cost_text(row.cost, name, unit),
+        name,
+        lambda row: getattr(row.cost, name, None) or None,
+        heading=f"{COST_HEADINGS[name]} ({unit.letter})",
+        text=lambda row: cost_text(row.cost, name, unit),
+        right=True,
     )
 
 
-def _published_column(published: Mapping[int, float], metric: Metric) -> Column:
-    def text(row: Row) -> str:
-        if row.index not in published:
-            return ""
-        return f"{published[row.index]:g}"
-
-    return Column(f"published {metric.name}", text)
+def _published(published: Mapping[int, float], row: Row) -> str:
+    if row.index not in published:
+        return ""
+    return f"{published[row.index]:g}"
 
 
-def _texts(row: Row, columns: list[Column]) -> list[str]:
-    return [column.text(row) for column in columns]
-
-
-def _has_controls(rows: list[Row]) -> bool:
+def _has_controls(rows: Sequence[Row]) -> bool:
     return any(row.control is not None for row in rows)
 
 
@@ -288,47 +373,6 @@ def _difference(row: Row, effect: Effect | None, digits: int) -> str:
     star = "*" if decided else ""
     seeds = f", n={row.paired}" if row.paired not in (0, row.n) else ""
     return f" ({fixed(row.delta, digits, signed=True)}{star}{seeds})"
-
-
-def _data(
-    row: Row,
-    rows: list[Row],
-    results: StudyResults,
-    effect_of: Mapping[int, Effect],
-    published: Mapping[int, float] | None,
-) -> dict[str, Any]:
-    """Returns a row in full precision, for CSV and JSON."""
-    data: dict[str, Any] = {
-        "row": row.index,
-        "role": row.role,
-        **level_columns(row.levels),
-        f"{results.metric.name}_mean": row.mean,
-        f"{results.metric.name}_sd": row.sd,
-        "n": row.n,
-        "delta": row.delta,
-        "delta_sd": row.delta_sd,
-        "paired": row.paired,
-    }
-    for name in ("params", "flops", "flops_paper"):
-        # 0 was not counted.
-        data[name] = getattr(row.cost, name, None) or None
-    data["note"] = row.note
-    if _has_controls(rows):
-        data |= {"control": row.control, "gain": row.gain, "gain_sd": row.gain_sd}
-    if published is not None:
-        data[f"published_{results.metric.name}"] = published.get(row.index)
-    return data | _test(effect_of.get(row.index))
-
-
-def _test(effect: Effect | None) -> dict[str, float | None]:
-    """Returns interval and p values of the difference to row 0."""
-    estimate = effect.estimate if effect else None
-    return {
-        "delta_low": estimate.low if estimate else None,
-        "delta_high": estimate.high if estimate else None,
-        "p": estimate.p if estimate else None,
-        "p_adjusted": effect.p_adjusted if effect else None,
-    }
 
 
 def _with_sd(

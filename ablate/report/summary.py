@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ablate.records import (
     CellResult,
@@ -18,6 +18,10 @@ from ablate.records import (
 )
 from ablate.report.collapse import collapsed_seeds
 from ablate.report.numbers import mean_of, sd_of
+
+# The costs that tables show.
+COST_HEADINGS = {"params": "params", "flops": "FLOPs"}
+RoleWord = Literal["reference", "baseline", "variant", "control"]
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,16 @@ import csv
 import io
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ablate.text import escape
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+Record = TypeVar("Record")
 
 FORMATS = ("table", "md", "latex", "html", "csv", "json")
 
@@ -58,6 +60,96 @@ class Table:
         return str(html(self))
 
 
+@dataclass(frozen=True)
+class Column(Generic[Record]):
+    """A column of a table, declared once for the screen, for data and for the schema.
+
+    A column without a heading is only in the data, and one without a key only on screen.
+
+    Attributes:
+        key: its name in CSV and JSON.
+        value: its value for a record, in full precision.
+        heading: what stands above it.
+        text: its text for a record; by default that of the value.
+        right: whether it is aligned to the right.
+        prose: whether it has sentences, whose lines are broken even where there is room.
+        kind: the type of the value, for the schema.
+        about: what the value means, for the schema and the reference.
+        optional: whether the data leave the key out where there is no value.
+        fields: several keys at once with their values, such as levels by factor.
+    """
+
+    key: str = ""
+    value: Callable[[Record], Any] | None = None
+    heading: str = ""
+    text: Callable[[Record], str] | None = None
+    right: bool = False
+    prose: bool = False
+    kind: Any = Any
+    about: str = ""
+    optional: bool = False
+    fields: Callable[[Record], Mapping[str, Any]] | None = None
+
+    def text_of(self, record: Record) -> str:
+        """Returns what the screen shows of a record."""
+        if self.text is not None:
+            return self.text(record)
+        assert self.value is not None
+        return _text(self.value(record))
+
+    def data_of(self, record: Record) -> Mapping[str, Any]:
+        """Returns what the data hold of a record, by key."""
+        if self.fields is not None:
+            return self.fields(record)
+        if not self.key:
+            return {}
+        assert self.value is not None
+        value = self.value(record)
+        return {} if value is None and self.optional else {self.key: value}
+
+
+def tabulate(
+    columns: Sequence[Column[Record]],
+    records: Iterable[Record],
+    *,
+    shown: Iterable[Record] | None = None,
+    title: str = "",
+    notes: Sequence[str] = (),
+    bold: frozenset[tuple[int, str]] = frozenset(),
+    bold_note: str = "",
+    groups: frozenset[int] = frozenset(),
+) -> Table:
+    """Returns the table of some records.
+
+    Args:
+        shown: the records on screen; by default all. The data have all records.
+        title, notes, bold, bold_note, groups: as in `Table`.
+    """
+    records = list(records)
+    on_screen = [column for column in columns if column.heading]
+    rows = []
+    for record in records if shown is None else shown:
+        rows.append([column.text_of(record) for column in on_screen])
+    data = []
+    for record in records:
+        fields: dict[str, Any] = {}
+        for column in columns:
+            fields.update(column.data_of(record))
+        data.append(fields)
+    return Table(
+        columns=[column.heading for column in on_screen],
+        rows=rows,
+        data=data,
+        right=frozenset(column.heading for column in on_screen if column.right),
+        prose=frozenset(column.heading for column in on_screen if column.prose),
+        title=title,
+        notes=notes,
+        bold=bold,
+        bold_note=bold_note,
+        groups=groups,
+    )
+
+
 def plain(data: Sequence[Mapping[str, Any]], title: str = "") -> Table:
     """Returns a table of values as they are."""
     columns = _keys(data)
@@ -94,7 +186,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def render(grid: Table, form: str) -> str:
+def render(table: Table, form: str) -> str:
     """Returns the table as text in one of the formats, ending with a line feed.
 
     The format `table` is for a terminal and is rendered by the command line.
@@ -107,29 +199,29 @@ def render(grid: Table, form: str) -> str:
         "json": as_json,
     }
     # `html` returns Markup, which would escape every text that it is joined with.
-    return str(writers[form](grid))
+    return str(writers[form](table))
 
 
-def markdown(grid: Table) -> str:
+def markdown(table: Table) -> str:
     """Returns GitHub Markdown, padded so that the source reads as a table too."""
-    head = [_markdown_cell(column) for column in grid.columns]
-    body = _marked(grid, _markdown_cell, "**{}**")
-    right = [column in grid.right for column in grid.columns]
+    head = [_markdown_cell(column) for column in table.columns]
+    body = _marked(table, _markdown_cell, "**{}**")
+    right = [column in table.right for column in table.columns]
     widths = [_width(column) for column in zip(head, *body, strict=True)]
     rule = []
     for width, is_right in zip(widths, right, strict=True):
         # A colon at the right end aligns a column to the right.
         rule.append("-" * (width + 1) + (":" if is_right else "-"))
     lines = []
-    title = escape.markdown(grid.title).strip()
+    title = escape.markdown(table.title).strip()
     if title:
         lines += [f"**{title}**", ""]
     lines.append(_markdown_row(head, widths, right))
     lines.append(f"|{'|'.join(rule)}|")
     lines += [_markdown_row(row, widths, right) for row in body]
-    if grid.notes_with_bold:
+    if table.notes_with_bold:
         lines.append("")
-        lines += filter(None, map(escape.markdown_line, grid.notes_with_bold))
+        lines += filter(None, map(escape.markdown_line, table.notes_with_bold))
     return "\n".join(lines) + "\n"
 
 
@@ -151,36 +243,36 @@ def _markdown_row(
     return f"| {' | '.join(padded)} |"
 
 
-def _marked(grid: Table, escaped: Callable[[str], str], mark: str) -> list[list[str]]:
+def _marked(table: Table, escaped: Callable[[str], str], mark: str) -> list[list[str]]:
     """Returns the escaped texts of the rows; `mark` wraps texts that are bold."""
     marked = []
-    for number, row in enumerate(grid.rows):
+    for number, row in enumerate(table.rows):
         texts = []
-        for text, column in zip(row, grid.columns, strict=True):
-            is_bold = (number, column) in grid.bold and text.strip()
+        for text, column in zip(row, table.columns, strict=True):
+            is_bold = (number, column) in table.bold and text.strip()
             texts.append(mark.format(escaped(text)) if is_bold else escaped(text))
         marked.append(texts)
     return marked
 
 
-def latex(grid: Table) -> str:
+def latex(table: Table) -> str:
     """Returns a booktabs tabular; title and notes are comments above it."""
-    spec = "".join("r" if column in grid.right else "l" for column in grid.columns)
+    spec = "".join("r" if column in table.right else "l" for column in table.columns)
     lines = [
         escape.latex_comment(line)
-        for line in [grid.title, *grid.notes_with_bold]
+        for line in [table.title, *table.notes_with_bold]
         if line
     ]
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
-    lines += [" & ".join(map(escape.latex, grid.columns)) + r" \\", r"\midrule"]
-    for number, texts in enumerate(_marked(grid, escape.latex, r"\textbf{{{}}}")):
-        if number in grid.groups:
+    lines += [" & ".join(map(escape.latex, table.columns)) + r" \\", r"\midrule"]
+    for number, texts in enumerate(_marked(table, escape.latex, r"\textbf{{{}}}")):
+        if number in table.groups:
             lines.append(r"\midrule")
         lines.append(" & ".join(texts) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def html(grid: Table, *, notes: bool = True) -> Markup:
+def html(table: Table, *, notes: bool = True) -> Markup:
     """Returns a table element; the rows of each group are a tbody of their own.
 
     Args:
@@ -190,8 +282,8 @@ def html(grid: Table, *, notes: bool = True) -> Markup:
 
     def row(tag: str, texts: Sequence[str]) -> Markup:
         kinds = [
-            Markup(' class="number"') if column in grid.right else Markup()
-            for column in grid.columns
+            Markup(' class="number"') if column in table.right else Markup()
+            for column in table.columns
         ]
         cells = (
             Markup("<{0}{1}>{2}</{0}>").format(tag, kind, text)
@@ -200,40 +292,40 @@ def html(grid: Table, *, notes: bool = True) -> Markup:
         return Markup("<tr>") + Markup().join(cells) + Markup("</tr>")
 
     lines = [Markup("<table>")]
-    if grid.title:
-        lines.append(Markup("<caption>{}</caption>").format(escape.html(grid.title)))
+    if table.title:
+        lines.append(Markup("<caption>{}</caption>").format(escape.html(table.title)))
     lines.append(
         Markup("<thead>{}</thead>").format(
-            row("th", list(map(escape.html, grid.columns)))
+            row("th", list(map(escape.html, table.columns)))
         )
     )
     lines.append(Markup("<tbody>"))
     # A `tbody` per group lets a style sheet rule off groups.
-    for number, texts in enumerate(_marked(grid, escape.html, Markup("<b>{}</b>"))):
-        if number in grid.groups:
+    for number, texts in enumerate(_marked(table, escape.html, Markup("<b>{}</b>"))):
+        if number in table.groups:
             lines.append(Markup("</tbody><tbody>"))
         lines.append(row("td", texts))
-    if grid.notes_with_bold and notes:
-        text = Markup("<br>").join(map(escape.html, grid.notes_with_bold))
+    if table.notes_with_bold and notes:
+        text = Markup("<br>").join(map(escape.html, table.notes_with_bold))
         foot = Markup('</tbody><tfoot><tr><td colspan="{}">{}</td></tr></tfoot>')
-        lines.append(foot.format(len(grid.columns), text))
+        lines.append(foot.format(len(table.columns), text))
     else:
         lines.append(Markup("</tbody>"))
     return Markup("\n").join([*lines, Markup("</table>")]) + "\n"
 
 
-def comma_separated(grid: Table) -> str:
+def comma_separated(table: Table) -> str:
     """Returns the data as CSV, with one column per value.
 
     A text that a spreadsheet would take for a formula is marked: see
     `ablate.escape.csv`.
     """
     stream = io.StringIO()
-    # Data hold every number unrounded, also those that a cell of the grid joins.
-    headings = _keys(grid.data) or list(grid.columns)
+    # Data hold every number unrounded, also those that a cell of the table joins.
+    headings = _keys(table.data) or list(table.columns)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(map(escape.csv, headings))
-    for row in grid.data:
+    for row in table.data:
         writer.writerow(_csv_value(row.get(key, "")) for key in headings)
     return stream.getvalue()
 
@@ -247,7 +339,7 @@ def _csv_value(value: Any) -> Any:
     return escape.csv(str(value))
 
 
-def as_json(grid: Table) -> str:
+def as_json(table: Table) -> str:
     """Returns a JSON array with one object per row."""
-    text = json.dumps(list(grid.data), indent=1, ensure_ascii=False, default=str)
+    text = json.dumps(list(table.data), indent=1, ensure_ascii=False, default=str)
     return escape.json(text) + "\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from ablate.records import (
     FIRST_LEVEL,
@@ -418,36 +417,3 @@ def _verdict(effect: Effect) -> str:
     if effect.further <= MOST:
         return f"inconclusive: about {_seeds(effect.further)}"
     return f"inconclusive: more than {MOST} further seeds"
-
-
-def effect_data(effect: Effect) -> dict[str, Any]:
-    """Returns an effect as plain values."""
-    estimate, judged = effect.estimate, effect.judged
-    return {
-        "row": effect.row,
-        "against": effect.against,
-        "change": change_text(effect.changed),
-        "n": len(effect.seeds),
-        "difference": effect.mean,
-        "low": estimate.low if estimate else None,
-        "high": estimate.high if estimate else None,
-        "p": estimate.p if estimate else None,
-        "p_adjusted": effect.p_adjusted,
-        "p_same": judged.p_same if judged and effect.p_adjusted is not None else None,
-        "verdict": str(effect.verdict),
-        "withheld": str(effect.withheld) if effect.withheld else None,
-        "tested_in": effect.shown_by or None,
-        "earlier": [
-            {"study": one.study, "verdict": str(one.verdict), "n": one.seeds}
-            for one in effect.before
-        ],
-        "alone": effect.alone,
-        "seeds_needed": effect.further,
-        "delta_flops": effect.delta_flops,
-        "delta_params": (
-            effect.cost.params - effect.reference_cost.params
-            if effect.cost and effect.reference_cost
-            else None
-        ),
-        **effect.left_out,
-    }

@@ -200,11 +200,11 @@ def _sections(study: Study, compared: bool, interactive: bool) -> list[Section]:
     return made
 
 
-def _tabled(heading: str, grid: Table) -> Section:
+def _tabled(heading: str, table: Table) -> Section:
     return Section(
         heading,
-        table=html(grid, notes=False),
-        notes=[escape.html_with_code(note) for note in grid.notes_with_bold],
+        table=html(table, notes=False),
+        notes=[escape.html_with_code(note) for note in table.notes_with_bold],
     )
 
 

@@ -14,7 +14,7 @@ from ablate.report.error_budget import (
     error_budget,
 )
 from ablate.report.factorial import Factorial
-from ablate.report.tables import Table
+from ablate.report.tables import Column, Table, tabulate
 from ablate.report.verdicts import Withheld
 from ablate.results.study import Study
 from ablate.store.reader import Reader
@@ -96,11 +96,9 @@ def _test_of_factors(results: StudyResults, declared: Space) -> StudyTest | None
 
 def budget_table(budget: ErrorBudget) -> Table:
     """Returns a table with one row per study, in the order of their last results."""
-    return Table(
-        columns=["study", "p", "level", "helps or hurts", "stands"],
-        rows=[_texts(line) for line in budget.lines],
-        data=[_data(line) for line in budget.lines],
-        right=frozenset({"p", "level"}),
+    return tabulate(
+        _budget_columns(),
+        budget.lines,
         title=f"Error budget: the next study is tested at {_percent(budget.next_level)}",
         notes=[
             "p: the smallest adjusted p value of the study. level: the significance"
@@ -112,26 +110,39 @@ def budget_table(budget: ErrorBudget) -> Table:
     )
 
 
-def _texts(line: BudgetLine) -> list[str]:
-    p = line.test.p
+def _budget_columns() -> list[Column[BudgetLine]]:
     return [
-        line.test.name,
-        "< 0.001" if p < 0.001 else f"{p:.3f}",
-        _percent(line.level),
-        ", ".join(line.own),
-        ", ".join(line.standing),
+        Column("study", lambda line: line.test.name, heading="study"),
+        Column(
+            "p",
+            lambda line: line.test.p,
+            heading="p",
+            text=lambda line: (
+                "< 0.001" if line.test.p < 0.001 else f"{line.test.p:.3f}"
+            ),
+            right=True,
+        ),
+        Column(
+            "level",
+            lambda line: line.level,
+            heading="level",
+            text=lambda line: _percent(line.level),
+            right=True,
+        ),
+        Column(
+            "own",
+            lambda line: list(line.own),
+            heading="helps or hurts",
+            text=lambda line: ", ".join(line.own),
+        ),
+        Column(
+            "stands",
+            lambda line: list(line.standing),
+            heading="stands",
+            text=lambda line: ", ".join(line.standing),
+        ),
     ]
 
 
 def _percent(level: float) -> str:
     return f"{100 * level:.2g} %"
-
-
-def _data(line: BudgetLine) -> dict[str, object]:
-    return {
-        "study": line.test.name,
-        "p": line.test.p,
-        "level": line.level,
-        "own": list(line.own),
-        "stands": list(line.standing),
-    }

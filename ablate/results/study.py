@@ -86,8 +86,8 @@ class Study:
         """
         if form == "latex":
             return self.paper_table()
-        grid = self.results_table()
-        return ShownText(render(grid, form), str(html(grid)))
+        table = self.results_table()
+        return ShownText(render(table, form), str(html(table)))
 
     def paper_table(
         self, style: PaperStyle | None = None, *, published: bool = False
@@ -165,7 +165,7 @@ class Study:
         Raises:
             AblateError: there are too few cells or seeds to estimate them.
         """
-        from ablate.report import effects_table as grids
+        from ablate.report import effects_table as tables
 
         results, declared = self.read()
         least = declared.criterion.margin if margin is None else margin
@@ -179,7 +179,7 @@ class Study:
                 return self._images(results, declared)
             return self._importance(results, declared)
         if of in ("factors", "interactions"):
-            return grids.factors_table(
+            return tables.factors_table(
                 results,
                 declared.factors.baseline,
                 least,
@@ -187,7 +187,7 @@ class Study:
                 interactions=of == "interactions",
             )
         if of == "contributions":
-            return grids.contributions_table(
+            return tables.contributions_table(
                 results,
                 declared.factors.baseline,
                 declared.factors.full,
@@ -208,7 +208,7 @@ class Study:
             else:
                 missing = "no row to compare with row 0"
             raise AblateError(f"{self.name} has {missing}")
-        return grids.effects_table(results, found, least, controls=of == "controls")
+        return tables.effects_table(results, found, least, controls=of == "controls")
 
     def _images(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report.effects_table import images_table
@@ -250,9 +250,9 @@ class Study:
         return pd.DataFrame(shares).rename_axis(index="image", columns="row")
 
     def _importance(self, results: StudyResults, declared: Space) -> Table:
-        from ablate.report import effects_table as grids
+        from ablate.report import effects_table as tables
 
-        exact = grids.shares_table(results, declared.factors.baseline)
+        exact = tables.shares_table(results, declared.factors.baseline)
         if exact is not None:
             return exact
         from ablate.scheduling.strategies import importances
@@ -273,7 +273,7 @@ class Study:
                 for evaluator in shares_by_evaluator
             }
             data.append({"factor": name, **shares})
-        grid = plain(data, results.question)
+        table = plain(data, results.question)
         notes = [
             "How much each factor contributes to the differences in the metric between"
             " the completed cells. ped_anova: how much the distribution of the"
@@ -283,7 +283,7 @@ class Study:
             " estimates and can be far off. In a complete grid with two or more seeds,"
             " exact shares are computed instead."
         ]
-        return replace(grid, notes=notes)
+        return replace(table, notes=notes)
 
     def published(self) -> dict[int, float]:
         """Returns the top-1 values that the study's paper prints, by row.

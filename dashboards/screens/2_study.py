@@ -14,12 +14,12 @@ from links import keep, state
 from stored import URL, WHERE, results, studies
 from views import (
     curves,
-    grids,
     layers,
     lines,
     objections,
     pareto,
     scatter,
+    tables,
     trials,
     verdicts,
 )
@@ -34,8 +34,8 @@ from ablate.store.catalogue import StudyStatus
 
 VIEWS: dict[str, Callable[[Shown], None]] = {
     "verdicts": verdicts.show,
-    "table": grids.show_table,
-    "effects": grids.show_effects,
+    "table": tables.show_table,
+    "effects": tables.show_effects,
     "pareto": pareto.show,
     "scatter": scatter.show,
     "curves": curves.show,

@@ -57,16 +57,16 @@ def page() -> None:
         st.subheader("Measured")
         link(study, "study", study=study)
         try:
-            grid = Study(study, STORE).results_table(published=True)
+            table = Study(study, STORE).results_table(published=True)
         except AblateError as error:
             words.notice(str(error))
             continue
         st.dataframe(
-            pd.DataFrame(grid.rows, columns=list(grid.columns)),
+            pd.DataFrame(table.rows, columns=list(table.columns)),
             hide_index=True,
             width="stretch",
         )
-        for note in grid.notes:
+        for note in table.notes:
             words.note(note)
     if name not in here:
         st.info(

@@ -37,6 +37,8 @@ ELSEWHERE = {
     ("docs/coming-from.md", "trainer: train"): "tests/docs/test_commands.py",
     ("CONTRIBUTING.md", "_share("): "tests/tasks/test_contributing.py",
     ("CONTRIBUTING.md", "HEADS = ("): "tests/tasks/test_contributing.py",
+    ("CONTRIBUTING.md", "Column("): "tests/tasks/test_contributing.py",
+    ("CONTRIBUTING.md", "class OneSlot(Slots):"): "tests/tasks/test_contributing.py",
 }
 # A page of the dashboard, which runs in a process of Streamlit.
 SCREEN = "import streamlit as st"

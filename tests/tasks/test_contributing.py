@@ -1,17 +1,23 @@
-"""The examples of CONTRIBUTING.md: a metric in one line, and a task in one file."""
+"""The examples of CONTRIBUTING.md: a metric, a task, a column and an executor."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import ablate.tasks
 from ablate import heads, pipeline, space, tasks
+from ablate.cli.answers import row_of
 from ablate.pipeline import Options
+from ablate.report import effect_columns
+from ablate.report.effects import effects
+from ablate.report.tables import tabulate
+from ablate.report.units import unit_for
 from ablate.results.study import Study
 from ablate.tasks import classification
 
@@ -79,3 +85,29 @@ def test_a_task_is_one_file(tmp_path: Path) -> None:
     assert not outcome.failed
     table = Study("counting", options.url).table()
     assert "mean error" in table
+
+
+@pytest.mark.slow
+def test_a_column_is_one_declaration_and_an_executor_one_file(
+    tmp_path: Path, tiny: str
+) -> None:
+    names: dict[str, Any] = {}
+    exec(example("Add an executor"), names)
+    options = Options(runs=tmp_path / "runs")
+    declared = space.load(tiny, "tiny.yaml")
+    outcome = pipeline.run(
+        declared, "tiny.yaml", options, executor=names["OneSlotExecutor"]()
+    )
+    assert (outcome.trained, outcome.failed) == (8, 0)
+    study = Study("tiny", options.url)
+    results, _ = study.read()
+    column = eval(example("Add a column"), vars(effect_columns))
+    columns = effect_columns.effect_columns(results.metric, unit_for([]))
+    table = tabulate([*columns, column], effects(results, 1.0))
+    assert table.columns[-1] == "seeds"
+    assert [row[-1] for row in table.rows] == ["0, 1"] * 3
+    model = row_of("Row", "", [*columns, column])
+    assert model.model_json_schema()["properties"]["seeds"]["description"] == (
+        "the seeds that both rows have"
+    )
+    assert model.model_validate(table.data[0]).model_dump()["seeds"] == [0, 1]

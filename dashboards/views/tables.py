@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import streamlit as st
 import words
-from stored import chart, frame, grid
+from stored import chart, frame, table_of
 
 from ablate.records import StudyResults
 from ablate.report import charts
@@ -47,7 +47,7 @@ def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
     """The table, or a table of effects, with its notes; highlighted values are bold if
     there are few rows.
     """
-    made = grid(name, of)
+    made = table_of(name, of)
     whole = frame(name, of)
     if rows is None or "row" not in whole:
         shown = whole

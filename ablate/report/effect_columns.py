@@ -1,0 +1,344 @@
+"""The columns of tables of effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from ablate.records import LEVEL, Metric, Status, level_text
+from ablate.report.effect import Effect
+from ablate.report.factorial import Term
+from ablate.report.new_images import ImageEffect
+from ablate.report.numbers import fixed
+from ablate.report.summary import factor_label, level_label
+from ablate.report.tables import Column
+from ablate.report.units import Unit
+from ablate.report.verdicts import Estimate, Verdict
+from ablate.report.wording import change_text, interval_text, verdict_text
+
+INTERVAL = "Δ (95 % interval)"
+
+ADJUSTED = "p (adj.)"
+
+# Seeds of a row without a result, by their status.
+UNFINISHED = (
+    Status.ABANDONED,
+    Status.DIVERGED,
+    Status.FAILED,
+    Status.PLANNED,
+    Status.PRUNED,
+    Status.RUNNING,
+)
+
+THESE_IMAGES = "these images"
+
+NEW_IMAGES = "new images"
+
+VerdictWord = Literal["helps", "hurts", "no difference", "inconclusive"]
+
+
+class EarlierVerdict(TypedDict):
+    """What an earlier study says of the same comparison.
+
+    `n` is the number of seeds that both have.
+    """
+
+    study: str
+    verdict: VerdictWord
+    n: int
+
+
+def effect_columns(metric: Metric, unit: Unit) -> list[Column[Effect]]:
+    """Returns the columns of a table of effects.
+
+    Args:
+        metric: what the differences are of.
+        unit: the unit of the FLOPs.
+    """
+    return [
+        Column("row", lambda effect: effect.row, heading="row", right=True, kind=int),
+        Column("against", lambda effect: effect.against, kind=int),
+        Column(
+            "change",
+            lambda effect: change_text(effect.changed),
+            heading="change",
+            text=lambda effect: change_text(effect.changed, effect.labels),
+            kind=str,
+            about="the levels in which the row differs",
+        ),
+        Column(
+            "n",
+            lambda effect: len(effect.seeds),
+            heading="n",
+            right=True,
+            kind=int,
+            about="seeds that both have",
+        ),
+        Column(
+            "difference",
+            lambda effect: effect.mean,
+            heading=INTERVAL,
+            text=lambda effect: _difference(effect, metric),
+            right=True,
+            kind=float | None,
+        ),
+        _estimate_column("low", "95 % interval of the difference"),
+        _estimate_column("high", "95 % interval of the difference"),
+        _estimate_column("p"),
+        Column(
+            "p_adjusted",
+            lambda effect: effect.p_adjusted,
+            heading=ADJUSTED,
+            text=lambda effect: _p(effect.p_adjusted),
+            right=True,
+            kind=float | None,
+            about="below 0.05: helps or hurts",
+        ),
+        Column("p_same", _p_same, kind=float | None, about="below 0.05: no difference"),
+        Column(
+            heading=f"Δ FLOPs ({unit.letter})",
+            text=lambda effect: _delta_flops(effect, unit),
+            right=True,
+        ),
+        Column(
+            "verdict",
+            lambda effect: str(effect.verdict),
+            heading="verdict",
+            text=_verdict_and_left_out,
+            kind=VerdictWord,
+        ),
+        Column(
+            "withheld",
+            lambda effect: str(effect.withheld) if effect.withheld else None,
+            kind=str | None,
+            about="why there is no verdict",
+        ),
+        Column(
+            "tested_in",
+            lambda effect: effect.shown_by or None,
+            kind=str | None,
+            about="the study whose verdict this is",
+        ),
+        Column(
+            "earlier",
+            lambda effect: [
+                {
+                    "study": before.study,
+                    "verdict": str(before.verdict),
+                    "n": before.seeds,
+                }
+                for before in effect.before
+            ],
+            kind=list[EarlierVerdict],
+            about="what earlier studies say",
+        ),
+        Column(
+            "alone",
+            lambda effect: effect.alone,
+            kind=bool,
+            about="only its own seeds say how noisy it is",
+        ),
+        Column(
+            "seeds_needed",
+            lambda effect: effect.further,
+            kind=int | None,
+            about="seeds to add for an even chance",
+        ),
+        Column("delta_flops", lambda effect: effect.delta_flops, kind=int | None),
+        Column("delta_params", _delta_params, kind=int | None),
+        *(_left_out_column(status) for status in UNFINISHED),
+    ]
+
+
+def _estimate_column(name: str, about: str = "") -> Column[Effect]:
+    return Column(
+        name,
+        lambda effect: getattr(effect.estimate, name, None),
+        kind=float | None,
+        about=about,
+    )
+
+
+def _left_out_column(status: Status) -> Column[Effect]:
+    return Column(
+        status.value,
+        lambda effect: effect.left_out.get(status.value),
+        kind=int,
+        about="seeds of the row with this status",
+        optional=True,
+    )
+
+
+def _p_same(effect: Effect) -> float | None:
+    if effect.judged is None or effect.p_adjusted is None:
+        return None
+    return effect.judged.p_same
+
+
+def _delta_params(effect: Effect) -> int | None:
+    if effect.cost is None or effect.reference_cost is None:
+        return None
+    return effect.cost.params - effect.reference_cost.params
+
+
+def _delta_flops(effect: Effect, unit: Unit) -> str:
+    if effect.delta_flops is None:
+        return ""
+    return unit.text(effect.delta_flops, signed=True)
+
+
+def _verdict_and_left_out(effect: Effect) -> str:
+    """Returns the verdict in words, with the seeds that have no result."""
+    text = verdict_text(effect)
+    for state, number in effect.left_out.items():
+        is_named = text.endswith(state)
+        text += f" ({number})" if is_named else f" ({number} {state})"
+    return text
+
+
+def image_columns(labels: Mapping[str, str]) -> list[Column[ImageEffect]]:
+    return [
+        Column("row", lambda effect: effect.row, heading="row", right=True),
+        Column(
+            "change",
+            lambda effect: change_text(effect.changed),
+            heading="change",
+            text=lambda effect: change_text(effect.changed, labels),
+        ),
+        Column("n", lambda effect: len(effect.seeds), heading="n", right=True),
+        Column("images", lambda effect: effect.images),
+        Column(
+            "difference",
+            lambda effect: effect.mean,
+            heading=THESE_IMAGES,
+            text=lambda effect: _points(effect.mean, effect.over_seeds),
+            right=True,
+        ),
+        Column("low", lambda effect: getattr(effect.over_seeds, "low", None)),
+        Column("high", lambda effect: getattr(effect.over_seeds, "high", None)),
+        Column(
+            heading=NEW_IMAGES,
+            text=lambda effect: _points(effect.mean, effect.over_both),
+            right=True,
+        ),
+        Column("new_low", lambda effect: getattr(effect.over_both, "low", None)),
+        Column("new_high", lambda effect: getattr(effect.over_both, "high", None)),
+        Column(
+            "p_better",
+            lambda effect: effect.better,
+            heading="P(better)",
+            text=lambda effect: "" if effect.better is None else f"{effect.better:.2f}",
+            right=True,
+        ),
+        Column("won", lambda effect: effect.won, heading="won", right=True),
+        Column("lost", lambda effect: effect.lost, heading="lost", right=True),
+    ]
+
+
+def _points(mean: float, estimate: Estimate | None) -> str:
+    if estimate is None:
+        return f"{mean:+.2f}"
+    return f"{mean:+.2f} ({estimate.low:+.2f} to {estimate.high:+.2f})"
+
+
+def _difference(effect: Effect, metric: Metric) -> str:
+    if effect.estimate is not None:
+        return interval_text(effect.estimate, metric)
+    if effect.mean is None:
+        return ""
+    return fixed(effect.mean, metric.digits, signed=True)
+
+
+def term_columns(metric: Metric, labels: Mapping[str, str]) -> list[Column[Term]]:
+    """Returns the columns of a table of main effects, interactions or contributions."""
+
+    def levels(term: Term) -> str:
+        pairs = zip(term.factors, term.levels, strict=True)
+        return ", ".join(level_label(labels, factor, level) for factor, level in pairs)
+
+    def factors(term: Term) -> str:
+        return " x ".join(factor_label(labels, factor) for factor in term.factors)
+
+    return [
+        Column("kind", lambda term: term.kind, heading="effect", kind=str),
+        Column(
+            "factor",
+            lambda term: " x ".join(term.factors),
+            heading="factor",
+            text=factors,
+            kind=str,
+        ),
+        Column(
+            "level",
+            lambda term: " x ".join(map(level_text, term.levels)),
+            heading="level",
+            text=levels,
+            kind=str,
+        ),
+        Column(
+            "effect",
+            lambda term: getattr(term.estimate, "value", None),
+            heading=INTERVAL,
+            text=lambda term: (
+                interval_text(term.estimate, metric) if term.estimate else ""
+            ),
+            right=True,
+            kind=float | None,
+        ),
+        _term_column("low", "95 % interval of the effect"),
+        _term_column("high", "95 % interval of the effect"),
+        _term_column("p"),
+        Column(
+            "p_adjusted",
+            lambda term: getattr(term.judged, "p", None),
+            heading=ADJUSTED,
+            text=lambda term: _p(getattr(term.judged, "p", None)),
+            right=True,
+            kind=float | None,
+        ),
+        Column(
+            "verdict",
+            lambda term: str(term.judged.verdict) if term.judged else None,
+            heading="verdict",
+            text=_verdict,
+            kind=VerdictWord | None,
+        ),
+    ]
+
+
+def _term_column(name: str, about: str = "") -> Column[Term]:
+    return Column(
+        name,
+        lambda term: getattr(term.estimate, name, None),
+        kind=float | None,
+        about=about,
+    )
+
+
+def _verdict(term: Term) -> str:
+    """Returns the verdict on a term, in words.
+
+    It is about the presence of a factor, never about its absence. For an interaction it
+    says whether both together do more or less than the sum of each.
+    """
+    if term.judged is None:
+        return "cannot be separated from other effects"
+    if term.judged.withheld is not None:
+        return str(term.judged.withheld)
+    if term.kind == "interaction":
+        together = {Verdict.HELPS: "better together", Verdict.HURTS: "worse together"}
+    else:
+        together = {}
+    return together.get(term.judged.verdict, str(term.judged.verdict))
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return ""
+    if value < 0.001:
+        return "< 0.001"
+    text = f"{value:.3f}"
+    # A value that is just below the limit must not look as if it was the limit.
+    return f"{value:.4f}" if value < LEVEL and float(text) == LEVEL else text
