@@ -194,15 +194,6 @@ def verbs() -> Iterator[Case]:
         SPACE,
         "--executor",
         "inline",
-        "--log",
-        "mlflow",
-        says="goes with --executor ray",
-    )
-    yield typed(
-        "run",
-        SPACE,
-        "--executor",
-        "inline",
         "--ray-address",
         "auto",
         says="goes with --executor ray",

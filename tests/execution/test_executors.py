@@ -213,7 +213,7 @@ def stop_and_resume(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 class TestParallel:
     """The same protocol, and what only executors of several trials at once have.
 

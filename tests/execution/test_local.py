@@ -91,7 +91,7 @@ def test_the_gpus_are_those_that_the_user_has_chosen(
     assert local._gpus(asked) == []
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_worker_that_was_killed_is_lost_and_its_slot_stays(
     tiny: str, tmp_path: Path
 ) -> None:
