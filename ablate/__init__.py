@@ -11,14 +11,14 @@ one way:
        v                                                                              |
        |  trial       build, cost, train                    -> Cost, Epoch, ...       |
        v                                                                              |
-       |  execution   inline | simulated | Ray Tune         -> Event, Event, ...      |
+       |  execution   Ray | local | inline | simulated     -> Event, Event, ...      |
        v                                                                              |
        |  store       one writer, SQL                       -> records and frames ----+
        v
           report      effects, tables, figures              -> what people read
 
 A search receives its history as values; it never reads the store. `pipeline` connects
-the stages, `scheduling` decides which trial comes next, and `study` reads results. The
+the stages, `scheduling` decides which trial comes next, and `results` reads the store. The
 names below are the public API. Importing `ablate` loads no heavy package.
 """
 
