@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 from typer import CallbackParam
@@ -290,7 +290,6 @@ def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(parameter)
 
-    @wraps(verb)
     def with_options(**values: Any) -> None:
         names = inspect.signature(run_options).parameters
         options = run_options(**{name: values.pop(name) for name in names})
@@ -298,9 +297,10 @@ def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
 
     # What Typer reads.
     typed = [each.replace(annotation=hints[each.name]) for each in parameters]
-    with_options.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in typed}
-    return with_options
+    wrapper: Any = wraps(verb)(with_options)
+    wrapper.__signature__ = inspect.Signature(typed)
+    wrapper.__annotations__ = {each.name: each.annotation for each in typed}
+    return cast("Callable[..., None]", wrapper)
 
 
 def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:

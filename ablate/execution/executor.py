@@ -27,6 +27,8 @@ class Executor(Protocol):
     with Started. Reporting an epoch again replaces it. `run` returns when all jobs have
     ended, or soon after `stop()` is true. Jobs that are running then end with status
     running, and their checkpoints contain everything that was reported.
+
+    An executor that starts nothing has only a name and `run`.
     """
 
     name: str
@@ -45,15 +47,20 @@ class Executor(Protocol):
             resources: what each trial will occupy; None if nothing will be trained.
             data: what most trials will be trained on.
         """
+        return
 
     def count(self, architecture: Architecture) -> Cost:
         """Counts the cost of a network where torch is imported anyway.
 
         Raises Infeasible if it cannot be built.
         """
+        from ablate.execution.counting import count_here
+
+        return count_here(architecture)
 
     def ready(self) -> None:
         """Waits for what `prepare` started. Raises ExecutorError if it failed."""
+        return
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         """Runs all jobs of an order.
@@ -63,3 +70,4 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Ends what was started."""
+        return

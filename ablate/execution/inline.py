@@ -6,19 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 from ablate.errors import ExecutorError
-from ablate.execution.counting import count_here
 from ablate.execution.early_stopping import make_stopping_rule
-from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
+from ablate.execution.executor import WAIT_SECONDS, Emit, Executor, Stop
 from ablate.execution.trial_run import TrialRun
 from ablate.machine.cpus import usable_cpus
 from ablate.records import (
-    Architecture,
-    Cost,
-    Data,
     Job,
     Order,
     Progressed,
-    Resources,
     Status,
 )
 
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
     from ablate.execution.tune_schedulers import StoppingRule
 
 
-class InlineExecutor:
+class InlineExecutor(Executor):
     """Runs in the calling process.
 
     There is no start-up, one trial runs at a time, and every error has its full
@@ -34,21 +29,6 @@ class InlineExecutor:
     """
 
     name = "inline"
-
-    def prepare(
-        self,
-        cpus: int | None,
-        gpus: int | None,
-        resources: Resources | None = None,
-        data: Data | None = None,
-    ) -> None:
-        pass
-
-    def count(self, architecture: Architecture) -> Cost:
-        return count_here(architecture)
-
-    def ready(self) -> None:
-        pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         rule = make_stopping_rule(order)
@@ -92,6 +72,3 @@ class InlineExecutor:
                 events = work.step()
         finally:
             work.close()
-
-    def close(self) -> None:
-        pass

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection, wait
 from ablate.errors import ExecutorError
 from ablate.execution.counting import WorkerCount, count_here
 from ablate.execution.driver import train
-from ablate.execution.executor import Emit, Stop
+from ablate.execution.executor import Emit, Executor, Stop
 from ablate.execution.nursery import DEVICE_VARIABLES, Nursery
 from ablate.execution.slots import Lost, Slot, Slots, capacity
 from ablate.execution.warden import Warden
@@ -34,7 +34,7 @@ from ablate.records import Architecture, Cost, Data, Job, Order, Resources
 from ablate.text import advice
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Runs as many jobs at once as fit into the CPUs and GPUs of this machine."""
 
     name = "local"
@@ -79,9 +79,6 @@ class LocalExecutor:
             # The nursery imports torch anyway, so this process need not.
             self._count = WorkerCount(self._nursery)
         return self._count(architecture)
-
-    def ready(self) -> None:
-        pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         cpus = order.cpus or usable_cpus()
@@ -203,9 +200,6 @@ class LocalSlots(Slots):
             if worker is not None:
                 worker.close()
 
-    def retire(self) -> None:
-        pass
-
     def begin(self, slot: Slot, job: Job) -> None:
         workers: _Workers = slot.handle
         each_job = not workers.gpus
@@ -259,9 +253,6 @@ class LocalSlots(Slots):
             # If the nursery died, this starts another one.
             self._nursery.hold()
             return Lost("its process was killed, or memory ran out", with_slot=False)
-
-    def failure(self) -> str:
-        return ""
 
     def close(self) -> None:
         for slot in list(self.all):

@@ -13,20 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ablate import tasks
-from ablate.execution.counting import count_here
 from ablate.execution.early_stopping import make_stopping_rule
-from ablate.execution.executor import WAIT_SECONDS, Emit, Stop
+from ablate.execution.executor import WAIT_SECONDS, Emit, Executor, Stop
 from ablate.records import (
-    Architecture,
-    Cost,
-    Data,
     Ended,
     Epoch,
     Job,
     Order,
     Place,
     Progressed,
-    Resources,
     Started,
     Status,
     Trial,
@@ -59,7 +54,7 @@ def made_up(trial: Trial, number: int) -> Epoch:
     )
 
 
-class SimulatedExecutor:
+class SimulatedExecutor(Executor):
     """Runs as many jobs at once as there are slots, in simulated time.
 
     Args:
@@ -72,21 +67,6 @@ class SimulatedExecutor:
     def __init__(self, curve: Curve = made_up) -> None:
         self._curve = curve
         self.clock = 0.0
-
-    def prepare(
-        self,
-        cpus: int | None,
-        gpus: int | None,
-        resources: Resources | None = None,
-        data: Data | None = None,
-    ) -> None:
-        pass
-
-    def count(self, architecture: Architecture) -> Cost:
-        return count_here(architecture)
-
-    def ready(self) -> None:
-        pass
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         rule = make_stopping_rule(order)
@@ -148,6 +128,3 @@ class SimulatedExecutor:
         if stopped:
             return Ended(job.trial.hash, Status.PRUNED)
         return None
-
-    def close(self) -> None:
-        pass

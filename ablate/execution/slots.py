@@ -74,6 +74,7 @@ class Slots(Protocol):
 
     def retire(self) -> None:
         """Ends slots that have had no job for long, if others can use their place."""
+        return
 
     def begin(self, slot: Slot, job: Job) -> None:
         """Gives a job to an idle slot."""
@@ -94,7 +95,7 @@ class Slots(Protocol):
 
     def failure(self) -> str:
         """Why no slot can work any more; empty if they can."""
-        ...
+        return ""
 
     def close(self) -> None:
         """Ends all slots."""

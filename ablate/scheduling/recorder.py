@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ablate.budget import BudgetMeter
-from ablate.execution.loggers import Loggers
 from ablate.execution.logs import Logs
 from ablate.machine.filesystems import remove_checkpoint
 from ablate.records import WITH_RESULT, Cell, Ended, Event, Space, Status
@@ -17,6 +16,7 @@ from ablate.scheduling.options import Options
 from ablate.store.session import StoreSession
 
 if TYPE_CHECKING:
+    from ablate.execution.loggers import Loggers
     from ablate.scheduling.preview import Preview
 
 
@@ -131,6 +131,8 @@ def _checkpoint_remover(
 
 def make_loggers(declared: Space, options: Options) -> Loggers:
     """Returns the services of a run, which know its trials by their levels."""
+    from ablate.execution.loggers import Loggers
+
     # The level of each factor names a trial's run in a service. A control differs from
     # the baseline in its width.
     names = list(declared.factors.levels)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import ExecutorError
 from ablate.execution.counting import WorkerCount, count_here
-from ablate.execution.executor import Emit, Stop
+from ablate.execution.executor import Emit, Executor, Stop
 from ablate.execution.nursery import Nursery
 from ablate.execution.signals import STOPS
 from ablate.execution.warden import Warden
@@ -81,7 +81,7 @@ os.environ.update(
 )
 
 
-class RayExecutor:
+class RayExecutor(Executor):
     """Runs on a local Ray, or on an existing cluster.
 
     A local Ray listens on the loopback interface only and ends with the process. A
