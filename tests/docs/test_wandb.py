@@ -47,7 +47,7 @@ def test_the_curves_arrive(commands: list[str], server: Server, tmp_path: Path) 
         stored = {(trial[:20], epoch): top1 for trial, epoch, top1 in rows}
     engine.dispose()
     sent = {
-        (run[:20], line["training_iteration"]): line["top1"]
+        (run[:20], line["epoch"]): line["top1"]
         for run, lines in server.history.items()
         for line in lines
         if "top1" in line
