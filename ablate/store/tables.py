@@ -6,6 +6,7 @@ The types check what they read (`store.checked`).
 from __future__ import annotations
 
 from copy import copy
+from typing import Any
 
 from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, UniqueConstraint
 
@@ -26,6 +27,7 @@ from ablate.store.checked import (
 
 # Characters of the path of a file.
 LONGEST_PATH = 10_000
+CLOCK = "seconds since 1970 by the database's clock"
 # How an attempt may end that its trial does not.
 _ATTEMPTS = ("running", "lost", "interrupted")
 _ROLES = ("reference", "baseline", "variant", "control")
@@ -42,84 +44,106 @@ metadata = MetaData(
     }
 )
 
+
+def column(
+    name: str,
+    kind: Checked | type[Checked],
+    *references: ForeignKey,
+    nullable: bool = False,
+    **options: Any,
+) -> Column[Any]:
+    """Returns a column, which has no NULL unless it says so."""
+    return Column(name, kind, *references, nullable=nullable, **options)
+
+
+def number_id() -> Column[Any]:
+    return column("id", Integer, primary_key=True)
+
+
+def study_id() -> Column[Any]:
+    """Returns the study of a row, which is deleted with it."""
+    return column("study_id", Integer, ForeignKey("studies.id", ondelete="CASCADE"))
+
+
+def cell_id() -> Column[Any]:
+    """Returns the cell of a row, which is deleted with it."""
+    cell = ForeignKey("cells.id", ondelete="CASCADE")
+    return column("cell_id", Integer, cell, primary_key=True)
+
+
+def trial_hash(*, primary_key: bool = False) -> Column[Any]:
+    return column(
+        "trial_hash", String(20), ForeignKey("trials.hash"), primary_key=primary_key
+    )
+
+
 stores = Table(
     "stores",
     metadata,
-    Column(
+    column(
         "id",
         String(12),
         primary_key=True,
         comment="drawn when the store was made; checkpoints stand under it",
     ),
-    Column("created_at", DateTime, nullable=False),
+    column("created_at", DateTime),
 )
 
 studies = Table(
     "studies",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False, unique=True),
-    Column("question", Text, nullable=False),
-    Column("expect", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("metric", String(20), nullable=False),
-    Column("direction", String(3, ("max", "min")), nullable=False),
-    Column(
-        "document", Text, nullable=False, comment="the YAML text as it was last run"
-    ),
-    Column(
+    number_id(),
+    column("name", String(200), unique=True),
+    column("question", Text),
+    column("expect", Text),
+    column("source", Text),
+    column("metric", String(20)),
+    column("direction", String(3, ("max", "min"))),
+    column("document", Text, comment="the YAML text as it was last run"),
+    column(
         "space",
         _SPACE,
         nullable=True,
         comment="the resolved space; NULL where the study was last run by an older"
         " version",
     ),
-    Column("file", Text(LONGEST_PATH), nullable=False),
-    Column(
-        "results_view",
-        String(200),
-        nullable=False,
-        comment="name of the study's wide results view",
+    column("file", Text(LONGEST_PATH)),
+    column(
+        "results_view", String(200), comment="name of the study's wide results view"
     ),
-    Column(
+    column(
         "generation",
         Integer,
-        nullable=False,
         server_default="1",
         comment="number of the declaration under this name, from 1",
     ),
-    Column(
+    column(
         "declaration",
         String(20),
-        nullable=False,
         server_default="",
         comment="hash of what is compared; empty in a study of an older version",
     ),
-    Column(
+    column(
         "lineage",
         Integer,
         nullable=True,
         comment="first study of those with the same comparisons; NULL: this one",
     ),
-    Column(
+    column(
         "level",
         Float,
-        nullable=False,
         server_default="0.04",
         comment="probability of a false verdict that the study may use",
     ),
-    Column(
+    column(
         "left_out",
         Integer,
-        nullable=False,
         server_default="0",
         comment="comparisons of earlier studies that count in its p values",
     ),
-    Column(
-        "created_at", DateTime, nullable=False, comment="when it was declared, in UTC"
-    ),
-    Column("updated_at", DateTime, nullable=False),
-    Column(
+    column("created_at", DateTime, comment="when it was declared, in UTC"),
+    column("updated_at", DateTime),
+    column(
         "finished_at", DateTime, nullable=True, comment="when a run left nothing to do"
     ),
 )
@@ -127,142 +151,92 @@ studies = Table(
 drivers = Table(
     "drivers",
     metadata,
-    Column("id", String(32), primary_key=True),
-    Column(
-        "study_id",
-        Integer,
-        ForeignKey("studies.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    Column(
-        "digest",
-        String(20),
-        nullable=False,
-        comment="hash of the YAML text that it runs",
-    ),
-    Column(
-        "leased_until",
-        Float,
-        nullable=False,
-        comment="seconds since 1970 by the database's clock",
-    ),
+    column("id", String(32), primary_key=True),
+    study_id(),
+    column("digest", String(20), comment="hash of the YAML text that it runs"),
+    column("leased_until", Float, comment=CLOCK),
 )
 
 architectures = Table(
     "architectures",
     metadata,
-    Column("hash", String(20), primary_key=True),
-    Column("backbone", String(100), nullable=False),
-    Column("image_size", Integer, nullable=False),
-    Column("channels", Integer, nullable=False),
-    Column("classes", Integer, nullable=False),
-    Column(
+    column("hash", String(20), primary_key=True),
+    column("backbone", String(100)),
+    column("image_size", Integer),
+    column("channels", Integer),
+    column("classes", Integer),
+    column(
         "settings",
         JSON(forms.is_settings, "an object of levels"),
-        nullable=False,
         comment="canonical: what differs from the backbone",
     ),
-    Column(
+    column(
         "code",
         _VERSIONS,
         nullable=True,
         comment="content or revision of the user's parts that build it",
     ),
-    Column(
+    column(
         "head",
         String(50),
-        nullable=False,
         server_default="",
         comment="what turns the backbone into a network of its task; empty: a classifier",
     ),
-    Column(
+    column(
         "image_width",
         Integer,
-        nullable=False,
         server_default="0",
         comment="of the input where it is not square; 0: image_size",
     ),
-    Column("params", BigInteger, nullable=False),
-    Column(
-        "flops",
-        BigInteger,
-        nullable=False,
-        comment="executed multiply-adds of one image",
-    ),
-    Column(
+    column("params", BigInteger),
+    column("flops", BigInteger, comment="executed multiply-adds of one image"),
+    column(
         "flops_paper",
         BigInteger,
-        nullable=False,
         comment="multiply-adds of one image by the papers' convention",
     ),
-    Column("activations", BigInteger, nullable=False),
-    Column("elementwise", BigInteger, nullable=False),
-    Column(
-        "cost_revision",
-        Integer,
-        nullable=False,
-        comment="revision of the counting rules",
-    ),
+    column("activations", BigInteger),
+    column("elementwise", BigInteger),
+    column("cost_revision", Integer, comment="revision of the counting rules"),
 )
 
 cells = Table(
     "cells",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column(
-        "study_id",
-        Integer,
-        ForeignKey("studies.id", ondelete="CASCADE"),
-        nullable=False,
+    number_id(),
+    study_id(),
+    column("number", Integer, comment="row of the study's table, from 0"),
+    column(
+        "role", String(10, _ROLES), comment="reference, baseline, variant or control"
     ),
-    Column(
-        "number", Integer, nullable=False, comment="row of the study's table, from 0"
-    ),
-    Column(
-        "role",
-        String(10, _ROLES),
-        nullable=False,
-        comment="reference, baseline, variant or control",
-    ),
-    Column(
+    column(
         "architecture_hash", String(20), ForeignKey("architectures.hash"), nullable=True
     ),
-    Column(
+    column(
         "same_as",
         Integer,
         nullable=True,
         comment="number of the cell that this one repeats",
     ),
-    Column(
-        "note",
-        Text,
-        nullable=False,
-        comment="why it repeats another cell or cannot be built",
-    ),
-    Column(
+    column("note", Text, comment="why it repeats another cell or cannot be built"),
+    column(
         "control_of",
         Integer,
         nullable=True,
         comment="number of the variant whose cost this control has",
     ),
-    Column(
-        "digest",
-        String(20),
-        nullable=False,
-        server_default="",
-        comment="hash of all that was planned",
+    column(
+        "digest", String(20), server_default="", comment="hash of all that was planned"
     ),
-    Column(
+    column(
         "standing",
         String(16, tuple(Standing)),
-        nullable=False,
         server_default="tested",
         comment="what the study may say of the row: tested, shown or a reason why not",
     ),
-    Column(
+    column(
         "earlier",
         JSON(forms.is_earlier, "a list of studies and rows"),
-        nullable=False,
         server_default="[]",
         comment="earlier studies that compare the same, each with its row",
     ),
@@ -272,159 +246,133 @@ cells = Table(
 levels = Table(
     "levels",
     metadata,
-    Column(
-        "cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True
-    ),
-    Column("factor", String(100), primary_key=True),
-    Column(
-        "position", Integer, nullable=False, comment="place of the factor in the study"
-    ),
-    Column("level", JSON(forms.is_level, "a level"), nullable=False),
-    Column(
+    cell_id(),
+    column("factor", String(100), primary_key=True),
+    column("position", Integer, comment="place of the factor in the study"),
+    column("level", JSON(forms.is_level, "a level")),
+    column(
         "read",
         Boolean,
-        nullable=False,
         comment="whether the model reads the factor at this cell's levels",
     ),
-    Column("text", String(200), nullable=False),
-    Column("number", Float, nullable=True, comment="where the level is a number"),
+    column("text", String(200)),
+    column("number", Float, nullable=True, comment="where the level is a number"),
 )
 
 trials = Table(
     "trials",
     metadata,
-    Column("hash", String(20), primary_key=True),
-    Column(
-        "architecture_hash",
-        String(20),
-        ForeignKey("architectures.hash"),
-        nullable=False,
-    ),
-    Column(
+    column("hash", String(20), primary_key=True),
+    column("architecture_hash", String(20), ForeignKey("architectures.hash")),
+    column(
         "recipe",
         JSON(forms.is_recipe, "a recipe"),
-        nullable=False,
         comment="canonical: what differs from the default recipe",
     ),
-    Column("data", JSON(forms.is_object, "an object"), nullable=False),
-    Column(
+    column("data", JSON(forms.is_object, "an object")),
+    column(
         "code",
         _VERSIONS,
         nullable=True,
         comment="content or revision of the user's parts that train it",
     ),
-    Column(
+    column(
         "start",
         String(200),
         nullable=True,
         comment="weights that training starts from; NULL if they are random",
     ),
-    Column(
+    column(
         "teacher",
         String(300),
         nullable=True,
         comment="the network that the trial learns from, and its weights",
     ),
-    Column(
+    column(
         "vary",
         JSON(forms.is_sources, "a list of sources", none_as_null=True),
         nullable=True,
         comment="what the seed decides; NULL if it is the initial weights and the order",
     ),
-    Column("seed", BigInteger, nullable=False),
-    Column("epochs", Integer, nullable=False, comment="epochs asked for"),
-    Column("status", String(10, _STATUSES), nullable=False),
-    Column("epochs_done", Integer, nullable=False),
-    Column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
-    Column(
+    column("seed", BigInteger),
+    column("epochs", Integer, comment="epochs asked for"),
+    column("status", String(10, _STATUSES)),
+    column("epochs_done", Integer),
+    column("seconds", Float, nullable=True, comment="training and testing, all epochs"),
+    column(
         "selected_epoch",
         Integer,
         nullable=True,
         comment="epoch whose weights were tested, once completed",
     ),
-    Column("ended_at", DateTime, nullable=True),
-    Column("owner", String(32), nullable=True, comment="driver that has it leased"),
-    Column(
+    column("ended_at", DateTime, nullable=True),
+    column("owner", String(32), nullable=True, comment="driver that has it leased"),
+    column(
         "fence",
         Integer,
-        nullable=False,
         server_default="0",
         comment="leases so far; only the last one may write",
     ),
-    Column(
-        "leased_until",
-        Float,
-        nullable=True,
-        comment="seconds since 1970 by the database's clock",
-    ),
+    column("leased_until", Float, nullable=True, comment=CLOCK),
     Index("ix_trials_architecture_hash", "architecture_hash"),
 )
 
 cell_trials = Table(
     "cell_trials",
     metadata,
-    Column(
-        "cell_id", Integer, ForeignKey("cells.id", ondelete="CASCADE"), primary_key=True
-    ),
-    Column("seed", BigInteger, primary_key=True),
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), nullable=False),
+    cell_id(),
+    column("seed", BigInteger, primary_key=True),
+    trial_hash(),
     Index("ix_cell_trials_trial_hash", "trial_hash"),
 )
 
 provenance = Table(
     "provenance",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("study_id", Integer, ForeignKey("studies.id"), nullable=False),
-    Column("started_at", DateTime, nullable=False),
-    Column("document", Text, nullable=False, comment="the YAML text of this run"),
-    Column("command", Text, nullable=False),
-    Column("ablate", String(40), nullable=False),
-    Column("commit", String(40), nullable=False),
-    Column("dirty", Boolean, nullable=False),
-    Column("python", String(40), nullable=False),
-    Column("torch", String(40), nullable=False),
-    Column("timm", String(40), nullable=False),
-    Column("ray", String(40), nullable=False),
-    Column("platform", String(200), nullable=False),
-    Column("host", String(200), nullable=False),
-    Column("cpu", String(200), nullable=False),
-    Column("cores", Integer, nullable=False),
-    Column("memory_gb", Float, nullable=False),
-    Column("gpus", Text, nullable=False),
+    number_id(),
+    column("study_id", Integer, ForeignKey("studies.id")),
+    column("started_at", DateTime),
+    column("document", Text, comment="the YAML text of this run"),
+    column("command", Text),
+    column("ablate", String(40)),
+    column("commit", String(40)),
+    column("dirty", Boolean),
+    column("python", String(40)),
+    column("torch", String(40)),
+    column("timm", String(40)),
+    column("ray", String(40)),
+    column("platform", String(200)),
+    column("host", String(200)),
+    column("cpu", String(200)),
+    column("cores", Integer),
+    column("memory_gb", Float),
+    column("gpus", Text),
 )
 
 attempts = Table(
     "attempts",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), nullable=False),
-    Column("provenance_id", Integer, ForeignKey("provenance.id"), nullable=False),
-    Column("number", Integer, nullable=False, comment="from 1"),
-    Column(
+    number_id(),
+    trial_hash(),
+    column("provenance_id", Integer, ForeignKey("provenance.id")),
+    column("number", Integer, comment="from 1"),
+    column(
         "status",
         String(12, (*_ATTEMPTS, *_STATUSES)),
-        nullable=False,
         comment="running, lost, interrupted, or the trial's status at its end",
     ),
-    Column("executor", String(20), nullable=False),
-    Column("host", String(200), nullable=False),
-    Column("pid", Integer, nullable=False),
-    Column("device", String(20), nullable=False),
-    Column("threads", Integer, nullable=False),
-    Column(
-        "first_epoch",
-        Integer,
-        nullable=False,
-        comment="epochs that its checkpoint had already",
-    ),
-    Column("started_at", DateTime, nullable=False),
-    Column("ended_at", DateTime, nullable=True),
-    Column("error", Text, nullable=False),
-    Column(
+    column("executor", String(20)),
+    column("host", String(200)),
+    column("pid", Integer),
+    column("device", String(20)),
+    column("threads", Integer),
+    column("first_epoch", Integer, comment="epochs that its checkpoint had already"),
+    column("started_at", DateTime),
+    column("ended_at", DateTime, nullable=True),
+    column("error", Text),
+    column(
         "weights",
         Text,
-        nullable=False,
         server_default="",
         comment="what was taken from the start's weights",
     ),
@@ -434,11 +382,11 @@ attempts = Table(
 epochs = Table(
     "epochs",
     metadata,
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column("number", Integer, primary_key=True, comment="from 1"),
-    Column("lr", Float, nullable=True),
-    Column("seconds", Float, nullable=False),
-    Column(
+    trial_hash(primary_key=True),
+    column("number", Integer, primary_key=True, comment="from 1"),
+    column("lr", Float, nullable=True),
+    column("seconds", Float),
+    column(
         "joules",
         Float,
         nullable=True,
@@ -449,33 +397,30 @@ epochs = Table(
 epoch_metrics = Table(
     "epoch_metrics",
     metadata,
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column("epoch", Integer, primary_key=True, comment="from 1"),
-    Column("name", String(20), primary_key=True),
-    Column("value", Float(finite=False), nullable=False),
+    trial_hash(primary_key=True),
+    column("epoch", Integer, primary_key=True, comment="from 1"),
+    column("name", String(20), primary_key=True),
+    column("value", Float(finite=False)),
 )
 
 # Only completed trials have rows here.
 trial_metrics = Table(
     "trial_metrics",
     metadata,
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column("name", String(20), primary_key=True),
-    Column(
-        "value", Float(finite=False), nullable=False, comment="after the selected epoch"
-    ),
+    trial_hash(primary_key=True),
+    column("name", String(20), primary_key=True),
+    column("value", Float(finite=False), comment="after the selected epoch"),
 )
 
 # Completed trials of image classification.
 correct_images = Table(
     "correct_images",
     metadata,
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column("images", Integer, nullable=False, comment="test images"),
-    Column(
+    trial_hash(primary_key=True),
+    column("images", Integer, comment="test images"),
+    column(
         "bits",
         LargeBinary,
-        nullable=False,
         comment="one bit per test image in the order of the data, the first one"
         " highest; 1: top-1 is correct",
     ),
@@ -484,12 +429,12 @@ correct_images = Table(
 diagnostics = Table(
     "diagnostics",
     metadata,
-    Column("trial_hash", String(20), ForeignKey("trials.hash"), primary_key=True),
-    Column(
+    trial_hash(primary_key=True),
+    column(
         "epoch", Integer, primary_key=True, comment="epochs trained when it was taken"
     ),
-    Column("name", String(60), primary_key=True),
-    Column(
+    column("name", String(60), primary_key=True),
+    column(
         "layer",
         Integer,
         primary_key=True,
@@ -497,13 +442,13 @@ diagnostics = Table(
             "block of the backbone, from 0; -1: it was looked for, and nothing has it"
         ),
     ),
-    Column(
+    column(
         "value",
         Float(finite=False),
         nullable=True,
         comment="mean over images, where it is one number",
     ),
-    Column(
+    column(
         "numbers",
         JSON(forms.is_numbers, "a vector or a matrix"),
         nullable=True,
