@@ -194,30 +194,10 @@ def own_loss(name: str) -> OwnLoss:
     Raises:
         UnknownName: no loaded file declares it.
     """
-    known: dict[str, OwnLoss] = registry.of_kind("loss")
-    for other in LOSSES:
-        if other in known:
-            raise AblateError(
-                f"a loss '{other}' is built in; give your own another name"
-            )
-    if name not in known:
-        raise UnknownName(_unknown("loss", name, [*LOSSES, *known]))
-    return known[name]
-
-
-def own_metrics(taken: Sequence[Metric]) -> dict[str, OwnMetric]:
-    """The users' metrics of classification, by name.
-
-    Args:
-        taken: the built-in metrics, whose names are taken.
-    """
-    known: dict[str, OwnMetric] = registry.of_kind("metric")
-    for metric in taken:
-        if metric.name in known:
-            raise AblateError(
-                f"a metric '{metric.name}' is built in; give your own another name"
-            )
-    return known
+    losses: dict[str, OwnLoss] = registry.besides("loss", LOSSES)
+    if name not in losses:
+        raise UnknownName(_unknown("loss", name, [*LOSSES, *losses]))
+    return losses[name]
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> str:

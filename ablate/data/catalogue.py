@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ablate.errors import (
-    DataError,
     UnknownName,
     unknown,
 )
@@ -212,10 +211,4 @@ def find(name: str) -> DataSet:
 
 def own_sets() -> dict[str, OwnData]:
     """Returns the data sets of users' files by name."""
-    found: dict[str, OwnData] = registry.of_kind("data set")
-    for name in found:
-        if name in SETS:
-            raise DataError(
-                f"a data set '{name}' is built in; give your own another name"
-            )
-    return found
+    return registry.besides("data set", SETS)

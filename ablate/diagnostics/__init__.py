@@ -29,15 +29,9 @@ def catalogue() -> Mapping[str, Diagnostic]:
     """Returns every diagnostic by name: the built-in ones, then those of the user.
 
     Raises:
-        DiagnosticError: a user's diagnostic has the name of another one.
+        AblateError: a user's diagnostic has the name of another one.
     """
-    own = registry.of_kind("diagnostic")
-    for name in own:
-        if name in _built_in():
-            raise DiagnosticError(
-                f"a diagnostic '{name}' is built in; give your own another name"
-            )
-    return {**_built_in(), **own}
+    return {**_built_in(), **registry.besides("diagnostic", _built_in())}
 
 
 def find(name: str) -> Diagnostic:

@@ -27,13 +27,7 @@ def catalogue() -> Mapping[str, Factor]:
     Raises:
         AblateError: a user's factor has the name of another one.
     """
-    own = registry.of_kind("factor")
-    for name in own:
-        if name in _built_in():
-            raise AblateError(
-                f"a factor '{name}' is built in; give your own another name"
-            )
-    return {**_built_in(), **own}
+    return {**_built_in(), **registry.besides("factor", _built_in())}
 
 
 @registry.cached

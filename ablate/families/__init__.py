@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
+from itertools import chain
 
 from ablate import factors
-from ablate.errors import AblateError, UnknownName, shortened, unknown
+from ablate.errors import UnknownName, shortened, unknown
 from ablate.factors.factor import Dimensions
 from ablate.families import timm_models
 from ablate.families.family import Family
@@ -60,7 +61,8 @@ def find(backbone: str) -> Family:
 
 def _own_family(backbone: str, family: Family) -> Family:
     """Returns the family of a user's backbone: that which it is like, if it says so."""
-    _refuse_two(backbone)
+    others = [family for family in families().values() if not family.own]
+    registry.besides("backbone", chain(*(family.members() for family in others)))
     like = registry.of_kind("backbone")[backbone].like
     if not like:
         return family
@@ -68,15 +70,6 @@ def _own_family(backbone: str, family: Family) -> Family:
     if like not in known:
         raise UnknownName(f"backbone {backbone}: {unknown('family', like, known)}")
     return family_like(backbone, families()[like])
-
-
-def _refuse_two(backbone: str) -> None:
-    """Raises AblateError if a user's backbone has the name of another one."""
-    others = [family for family in families().values() if not family.own]
-    if any(backbone in family.members() for family in others):
-        raise AblateError(
-            f"a backbone '{backbone}' is built in; give your own another name"
-        )
 
 
 def is_known(backbone: str) -> bool:

@@ -17,20 +17,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-def members() -> list[str]:
-    return timm_models.names("cait")
-
-
 @cache
 def dimensions(name: str) -> Dimensions:
     model = timm_models.unmodified(name)
-    return Dimensions(
-        patch_size=model.patch_embed.patch_size[0],
-        width=model.embed_dim,
-        depth=len(model.blocks),
-        heads=model.blocks[0].attn.num_heads,
-        mlp_ratio=model.blocks[0].mlp.fc1.out_features / model.embed_dim,
-    )
+    patch_size = model.patch_embed.patch_size[0]
+    return timm_models.plain_dimensions(patch_size, model.embed_dim, model.blocks)
 
 
 def create(
@@ -73,9 +64,8 @@ def editable(attention: nn.Module) -> type[nn.Module]:
 FAMILY = Family(
     name="cait",
     about="CaiT, from timm; factors change its self-attention blocks",
-    members=members,
+    members=lambda: timm_models.names("cait"),
     dimensions=dimensions,
-    image_size=timm_models.image_size,
     create=create,
     blocks=blocks,
     algebra=Algebra,

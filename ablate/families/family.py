@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ablate.factors.factor import BackbonePart, Branch, Dimensions, Site
+from ablate.families import timm_models
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -53,6 +54,17 @@ class TwoNorms:
         return normed
 
 
+class OneDropPath(TwoNorms):
+    """Blocks without LayerScale whose two branches share a module `drop_path`."""
+
+    @staticmethod
+    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
+        mixed: Tensor = block.drop_path(
+            block.attn(normed, *context) if branch == "msa" else block.mlp(normed)
+        )
+        return mixed
+
+
 @dataclass(frozen=True)
 class BlockPlace:
     """One block of a built model: its place, and what its factors need to know.
@@ -81,15 +93,15 @@ class Family:
         name: as in `backbone: {family: NAME}`.
         members: returns the names that a user may write.
         dimensions: returns the numbers of the unmodified backbone of that name.
-        image_size: returns the input side, in pixels, that the backbone of that name
-            was made for.
         create: builds the unmodified backbone with given numbers: (name, image side,
             channels, classes, dimensions). Raises Infeasible if they do not fit.
         blocks: returns the places of its pre-norm blocks.
         algebra: how its blocks compute their branches.
+        sizes: the dimensions that factors may change.
+        image_size: returns the input side, in pixels, that the backbone of that name
+            was made for.
         editable: returns the class that makes an attention module editable; None if it
             is editable already.
-        sizes: the dimensions that factors may change.
         lacks: what factors need and this family does not have, with the reason.
         before_head: dotted name of the parameterless module between the pooled vector
             and the classifier.
@@ -113,12 +125,12 @@ class Family:
     about: str
     members: Callable[[], list[str]]
     dimensions: Callable[[str], Dimensions]
-    image_size: Callable[[str], int]
     create: Callable[[str, int, int, int, Dimensions], nn.Module]
     blocks: Callable[[nn.Module], list[BlockPlace]]
     algebra: type[Algebra]
-    editable: Callable[[nn.Module], type[nn.Module] | None]
     sizes: frozenset[str]
+    image_size: Callable[[str], int] = timm_models.image_size
+    editable: Callable[[nn.Module], type[nn.Module] | None] = lambda attention: None
     lacks: Mapping[BackbonePart, str] = field(default_factory=dict)
     before_head: str = "head_drop"
     embedded: str = "pos_drop"

@@ -7,30 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ablate.factors.factor import Branch, Dimensions
+from ablate.factors.factor import Dimensions
 from ablate.families import timm_models
-from ablate.families.family import BlockPlace, Family, TwoNorms
-from ablate.families.places import site_of, staged_blocks
+from ablate.families.family import BlockPlace, Family, OneDropPath
+from ablate.families.places import REDUCED_GRID, UNEQUAL_TOKENS, site_of, staged_blocks
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-
-def members() -> list[str]:
-    return [f"lvt_r{n}" for n in (1, 2, 3, 4)]
-
-
-def dimensions(name: str) -> Dimensions:
-    return Dimensions(patch_size=7)
-
-
-def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
-) -> nn.Module:
-    timm_models.require_multiple(image_size, 32, name)
-    return timm_models.create(
-        name, channels, classes, img_size=image_size, **timm_models.rates(wanted)
-    )
+    from torch import nn
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
@@ -73,35 +56,21 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     return places
 
 
-class Algebra(TwoNorms):
-    @staticmethod
-    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        mixed: Tensor = block.drop_path(
-            (block.attn if branch == "msa" else block.mlp)(normed)
-        )
-        return mixed
-
-
 FAMILY = Family(
     name="lvt",
     about=(
         "LVT, after arXiv 2112.10809; factors edit the attention of its recursive"
         " stages, not that of its first, convolutional stage"
     ),
-    members=members,
-    dimensions=dimensions,
-    image_size=timm_models.image_size,
-    create=create,
+    members=lambda: [f"lvt_r{n}" for n in (1, 2, 3, 4)],
+    dimensions=lambda name: Dimensions(patch_size=7),
+    create=timm_models.creator(),
     blocks=blocks,
-    algebra=Algebra,
-    editable=lambda attention: None,
+    algebra=OneDropPath,
     sizes=frozenset(("drop_path", "attention_dropout")),
     lacks={
-        "positions": "its keys and values come from a reduced grid",
-        "tokens": (
-            "its first and last layers differ in the number and the width of their"
-            " tokens"
-        ),
+        "positions": REDUCED_GRID,
+        "tokens": UNEQUAL_TOKENS,
     },
     # The final norm also receives the class token; the last block does not.
     last_norm="stages.3.blocks",

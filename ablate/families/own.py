@@ -95,7 +95,6 @@ FAMILY = Family(
     create=create,
     blocks=no_blocks,
     algebra=Nowhere,
-    editable=lambda attention: None,
     sizes=frozenset(),
     lacks=dict.fromkeys(get_args(BackbonePart), REASON),
     before_head="",

@@ -12,6 +12,12 @@ from ablate.families.timm_models import norm_like
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+# Why a family of stages lacks what some factors need.
+UNEQUAL_TOKENS = (
+    "its first and last layers differ in the number and the width of their tokens"
+)
+REDUCED_GRID = "its keys and values come from a reduced grid"
+
 
 def site_of(
     block: Any,

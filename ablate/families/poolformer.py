@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.factors.factor import Branch, Dimensions, Site
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
-from ablate.families.places import staged_blocks
+from ablate.families.places import UNEQUAL_TOKENS, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,25 +23,6 @@ def members() -> list[str]:
         for name in timm_models.names("metaformer")
         if name.startswith("poolformer_")
     ]
-
-
-def dimensions(name: str) -> Dimensions:
-    return Dimensions(patch_size=7)
-
-
-def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
-) -> nn.Module:
-    timm_models.require_multiple(image_size, 32, name)
-    model: Any = timm_models.create(
-        name,
-        channels,
-        classes,
-        **timm_models.rates(wanted, "proj_drop_rate", attention=False),
-    )
-    model.image_side = image_size
-    made: nn.Module = model
-    return made
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
@@ -82,27 +63,23 @@ class Algebra(TwoNorms):
         return mixed
 
 
+POOLING = "it has pooling in the place of attention"
 FAMILY = Family(
     name="poolformer",
     about="PoolFormer, from timm",
     members=members,
-    dimensions=dimensions,
-    image_size=timm_models.image_size,
-    create=create,
+    dimensions=lambda name: Dimensions(patch_size=7),
+    create=timm_models.creator("proj_drop_rate", attention=False, takes_side=False),
     blocks=blocks,
     algebra=Algebra,
-    editable=lambda attention: None,
     sizes=frozenset(("drop_path", "dropout")),
     lacks={
-        "attention": "it has pooling in the place of attention",
-        "heads": "it has pooling in the place of attention",
-        "positions": "it has pooling in the place of attention",
+        "attention": POOLING,
+        "heads": POOLING,
+        "positions": POOLING,
         "unscaled": "it has LayerScale already",
         "norms": "its norms take the mean over the whole image",
-        "tokens": (
-            "its first and last layers differ in the number and the width of their"
-            " tokens"
-        ),
+        "tokens": UNEQUAL_TOKENS,
     },
     before_head="head.drop",
     last_norm="stages",

@@ -7,30 +7,10 @@ from typing import TYPE_CHECKING, Any
 from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
-from ablate.families.places import site_of, staged_blocks
+from ablate.families.places import REDUCED_GRID, UNEQUAL_TOKENS, site_of, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-def members() -> list[str]:
-    return timm_models.names("pvt_v2")
-
-
-def dimensions(name: str) -> Dimensions:
-    return Dimensions(patch_size=7)
-
-
-def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
-) -> nn.Module:
-    timm_models.require_multiple(image_size, 32, name)
-    model: Any = timm_models.create(
-        name, channels, classes, **timm_models.rates(wanted, "proj_drop_rate")
-    )
-    model.image_side = image_size
-    made: nn.Module = model
-    return made
 
 
 def blocks(model: nn.Module) -> list[BlockPlace]:
@@ -70,24 +50,20 @@ def editable(attention: nn.Module) -> type[nn.Module]:
 FAMILY = Family(
     name="pvt_v2",
     about="PVT version 2, from timm",
-    members=members,
-    dimensions=dimensions,
-    image_size=timm_models.image_size,
-    create=create,
+    members=lambda: timm_models.names("pvt_v2"),
+    dimensions=lambda name: Dimensions(patch_size=7),
+    create=timm_models.creator("proj_drop_rate", takes_side=False),
     blocks=blocks,
     algebra=Algebra,
     editable=editable,
     sizes=frozenset(("drop_path", "dropout", "attention_dropout")),
     lacks={
-        "positions": "its keys and values come from a reduced grid",
+        "positions": REDUCED_GRID,
         "ffn": (
             "its feed-forward network has a depthwise convolution of its own between"
             " the linear layers"
         ),
-        "tokens": (
-            "its first and last layers differ in the number and the width of their"
-            " tokens"
-        ),
+        "tokens": UNEQUAL_TOKENS,
     },
     last_norm="stages",
 )

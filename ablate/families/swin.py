@@ -13,16 +13,12 @@ from ablate.errors import Infeasible
 from ablate.factors.factor import Branch, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import BlockPlace, Family, TwoNorms
-from ablate.families.places import site_of, staged_blocks
+from ablate.families.places import UNEQUAL_TOKENS, site_of, staged_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ablate.backbones.features import FeatureMaps
-
-
-def members() -> list[str]:
-    return timm_models.names("swin_transformer")
 
 
 @cache
@@ -105,20 +101,14 @@ FAMILY = Family(
     name="swin",
     about="Swin, from timm; factors that change attention see one window at a time,"
     " except featscale: image",
-    members=members,
+    members=lambda: timm_models.names("swin_transformer"),
     dimensions=dimensions,
-    image_size=timm_models.image_size,
     create=create,
     blocks=blocks,
     algebra=Algebra,
     features=features,
     editable=editable,
     sizes=frozenset(("window", "drop_path", "dropout", "attention_dropout")),
-    lacks={
-        "tokens": (
-            "its first and last layers differ in the number and the width of their"
-            " tokens"
-        )
-    },
+    lacks={"tokens": UNEQUAL_TOKENS},
     before_head="head.drop",
 )

@@ -9,13 +9,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible
-from ablate.factors.factor import Branch, Dimensions
+from ablate.factors.factor import Dimensions
 from ablate.families import timm_models
-from ablate.families.family import BlockPlace, Family, TwoNorms
+from ablate.families.family import BlockPlace, Family, OneDropPath
 from ablate.families.places import plain_places
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 
 def members() -> list[str]:
@@ -33,14 +33,7 @@ def members() -> list[str]:
 @cache
 def dimensions(name: str) -> Dimensions:
     model = timm_models.unmodified(name)
-    width, blocks = model.num_features, model.blocks
-    return Dimensions(
-        patch_size=16,
-        width=width,
-        depth=len(blocks),
-        heads=blocks[0].attn.num_heads,
-        mlp_ratio=blocks[0].mlp.fc1.out_features / width,
-    )
+    return timm_models.plain_dimensions(16, model.num_features, model.blocks)
 
 
 def create(
@@ -69,25 +62,14 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
     return plain_places(t2t.blocks, t2t.grid, prefix=1)
 
 
-class Algebra(TwoNorms):
-    @staticmethod
-    def mix(block: Any, branch: Branch, normed: Tensor, *context: Any) -> Tensor:
-        mixed: Tensor = block.drop_path(
-            (block.attn if branch == "msa" else block.mlp)(normed)
-        )
-        return mixed
-
-
 FAMILY = Family(
     name="t2t",
     about="T2T-ViT, after arXiv 2101.11986",
     members=members,
     dimensions=dimensions,
-    image_size=timm_models.image_size,
     create=create,
     blocks=blocks,
-    algebra=Algebra,
-    editable=lambda attention: None,
+    algebra=OneDropPath,
     sizes=frozenset(
         ("depth", "mlp_ratio", "drop_path", "dropout", "attention_dropout")
     ),

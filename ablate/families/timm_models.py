@@ -7,6 +7,7 @@ and for creating models.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,47 @@ def create(name: str, channels: int, classes: int, **arguments: Any) -> nn.Modul
         name, pretrained=False, in_chans=channels, num_classes=classes, **arguments
     )
     return model
+
+
+def creator(
+    *dropouts: str, attention: bool = True, takes_side: bool = True
+) -> Callable[[str, int, int, int, Dimensions], nn.Module]:
+    """Returns `create` of a family whose stride is 32 and whose sizes are fixed.
+
+    Args:
+        dropouts, attention: as for `rates`.
+        takes_side: whether the model is built for an image side. If not, it gets the
+            side as its attribute `image_side`.
+    """
+
+    def create_staged(
+        name: str,
+        image_size: int,
+        channels: int,
+        classes: int,
+        dimensions: Dimensions,
+    ) -> nn.Module:
+        require_multiple(image_size, 32, name)
+        arguments: dict[str, Any] = rates(dimensions, *dropouts, attention=attention)
+        if takes_side:
+            return create(name, channels, classes, img_size=image_size, **arguments)
+        model: Any = create(name, channels, classes, **arguments)
+        model.image_side = image_size
+        staged: nn.Module = model
+        return staged
+
+    return create_staged
+
+
+def plain_dimensions(patch_size: int, width: int, blocks: Any) -> Dimensions:
+    """Returns the numbers of a backbone of alike blocks."""
+    return Dimensions(
+        patch_size=patch_size,
+        width=width,
+        depth=len(blocks),
+        heads=blocks[0].attn.num_heads,
+        mlp_ratio=blocks[0].mlp.fc1.out_features / width,
+    )
 
 
 def first_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ family `vit`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,6 @@ NAME = "vit"
 
 # The defaults of a declared `vit`; width, depth and heads have none.
 DECLARED = Dimensions(patch_size=16, mlp_ratio=4.0, pool="token")
-
-
-def members() -> list[str]:
-    return timm_models.names("vision_transformer", "deit")
 
 
 @cache
@@ -58,15 +55,9 @@ def dimensions(name: str) -> Dimensions:
     if name == NAME:
         return DECLARED
     model = _plain(name)
-    block = model.blocks[0]
-    return Dimensions(
-        patch_size=model.patch_embed.patch_size[0],
-        width=model.embed_dim,
-        depth=len(model.blocks),
-        heads=block.attn.num_heads,
-        mlp_ratio=block.mlp.fc1.out_features / model.embed_dim,
-        pool=_pool(model),
-    )
+    patch_size = model.patch_embed.patch_size[0]
+    plain = timm_models.plain_dimensions(patch_size, model.embed_dim, model.blocks)
+    return replace(plain, pool=_pool(model))
 
 
 def _pool(model: Any) -> str:
@@ -251,7 +242,7 @@ def features(model: nn.Module, side: int, free: bool) -> FeatureMaps:
 FAMILY = Family(
     name=NAME,
     about="ViT and DeiT, from timm",
-    members=members,
+    members=lambda: timm_models.names("vision_transformer", "deit"),
     dimensions=dimensions,
     image_size=image_size,
     create=create,

@@ -25,7 +25,7 @@ import sys
 import tempfile
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -146,6 +146,21 @@ def cached(function: F) -> F:
 def of_kind(kind: str) -> dict[str, Any]:
     """The users' parts of one kind, by name."""
     return {part.name: part.record for part in _parts.values() if part.kind == kind}
+
+
+def besides(kind: str, built_in: Iterable[str]) -> dict[str, Any]:
+    """The users' parts of one kind, by name, none of which has a built-in name.
+
+    Raises:
+        AblateError: one of them has.
+    """
+    own = of_kind(kind)
+    for name in built_in:
+        if name in own:
+            raise AblateError(
+                f"a {kind} '{name}' is built in; give your own another name"
+            )
+    return own
 
 
 def identity(kind: str, record: PartRecord) -> dict[str, str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import get_args
 
 from ablate.errors import shortened, unknown
-from ablate.parts import own_metrics
+from ablate.own import registry
 from ablate.records import Criterion, Direction, Level, Metric
 from ablate.space.context import Context
 from ablate.space.primary import read_primary
@@ -43,7 +43,7 @@ def _metrics(context: Context, task: Task, head: str) -> tuple[Metric, ...]:
     if context.form.trainer is not None and context.trainer is not None:
         return context.trainer.metrics
     metrics = task.metrics_with(head)
-    own = own_metrics(metrics)
+    own = registry.besides("metric", [metric.name for metric in metrics])
     # A user's metric receives logits and labels, which only a classifier has.
     if task.name != USUAL:
         return metrics
