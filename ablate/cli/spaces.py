@@ -22,7 +22,7 @@ from ablate.cli.options import (
     load_parts,
     url_of,
 )
-from ablate.cli.output import Format, busy_note, duration, show
+from ablate.cli.output import Format, busy_note, duration, show, tell
 from ablate.records import MOST_CLASSES, MOST_SIDE
 
 # More looks at a study are abbreviated.
@@ -250,9 +250,9 @@ def verify_costs(
 
     The table shows where a printed number differs from the count, and why.
     """
-    from ablate.cli.verb_output import verified
+    from ablate.audit.table import verified
 
-    table, unexplained = verified(tuple(tables or ()))
+    table, unexplained = verified(tables or (), tell)
     show(table, form.value)
     if unexplained:
         raise typer.Exit(1)

@@ -14,7 +14,7 @@ table has
     classes     number of classes, by default ImageNet's 1000
 
 A table may have a `convention` for its params and one for its flops. These are words
-that `ablate/cost/verify.py` defines, and they hold for the whole table. A printed
+that `ablate/audit/verify.py` defines, and they hold for the whole table. A printed
 addition (`+0.04`) is relative to row 0 of the table. `base` names the row whose network
 a row changes. `causes` of a table are named hypotheses about why a printed cost differs
 from the counted one; a row refers to its own in `params_cause` and `flops_cause`. A
@@ -287,15 +287,3 @@ def _unread(name: str, row: Settings, cell: Settings) -> bool:
     return bool(factors.unread_reason(name, row)) and bool(
         factors.unread_reason(name, cell)
     )
-
-
-__all__ = [
-    "PAPERS",
-    "Cause",
-    "Row",
-    "Source",
-    "Table",
-    "matching_row",
-    "sources",
-    "tables",
-]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ablate import factors, space
+from ablate.audit.verify import Book, architecture_of, verify
 from ablate.cost import count
-from ablate.cost.verify import Book, architecture_of, verify
 from ablate.plan.designs import combinations
 from ablate.published import PAPERS, matching_row, tables
 from ablate.records import Cost

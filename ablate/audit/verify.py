@@ -10,7 +10,7 @@ This is the only rule. A printed cost is in one of three classes:
     different   neither is equal; a cause says why, and holds if the number that
                 follows from it is equal
 
-A convention is a list of words: a way of counting of `ablate.cost.conventions`, and forms
+A convention is a list of words: a way of counting of `ablate.audit.conventions`, and forms
 of print:
 
     truncated      the print drops digits instead of rounding
@@ -30,7 +30,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from enum import StrEnum
 
 from ablate import families
-from ablate.cost.conventions import COUNTS, DEFAULTS, OF_COST, CostName, find
+from ablate.audit.conventions import COUNTS, DEFAULTS, OF_COST, CostName, find
 from ablate.cost.count import count
 from ablate.errors import UnknownName, unknown
 from ablate.families import resolve

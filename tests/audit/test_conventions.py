@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
+from ablate.audit.conventions import COUNTS, find
 from ablate.cost import count, module_flops
-from ablate.cost.conventions import COUNTS, find
 from ablate.errors import Infeasible, UnknownName
 from ablate.families import resolve
 from ablate.records import Architecture, Level

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from ablate.cost.conventions import COUNTS
-from ablate.cost.verify import (
+from ablate.audit.conventions import COUNTS
+from ablate.audit.verify import (
     FORMS,
     QUOTES,
     UNITS,
