@@ -276,9 +276,9 @@ class Tools:
     @_tool
     def review(self, study: StudyName) -> answers.Answer[answers.FindingRow]:
         """List what a sceptical referee would object to, and what fixes it."""
-        from ablate.cli.verb_output import reviewed
+        from ablate.results.review.table import review_table
 
-        table = reviewed(study, self.url, "")
+        table = review_table(study, self.url, "")
         return _answer(table, answers.FindingRow)
 
     @_tool

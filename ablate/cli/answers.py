@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, T
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ablate import tasks
-from ablate.cli.verb_output import finding_columns
 from ablate.report.effect_columns import effect_columns, term_columns
 from ablate.report.summary import RoleWord
 from ablate.report.tables import Column
 from ablate.report.units import unit_for
+from ablate.results.review.table import FINDING_COLUMNS
 
 
 class _Row(BaseModel):
@@ -87,7 +87,7 @@ else:
         "A main effect, an interaction, or the contribution of a factor.",
         term_columns(METRIC, {}),
     )
-    FindingRow = row_of("FindingRow", "An objection of a referee.", finding_columns())
+    FindingRow = row_of("FindingRow", "An objection of a referee.", FINDING_COLUMNS)
 
 
 class StudyRow(_OpenRow):

@@ -222,9 +222,9 @@ def review(
 
     The exit code is 1 if there are findings.
     """
-    from ablate.cli.verb_output import reviewed
+    from ablate.results.review.table import review_table
 
-    table = reviewed(study, url_of(store, runs), place_of(store, runs))
+    table = review_table(study, url_of(store, runs), place_of(store, runs))
     show(table, form.value)
     if table.rows:
         raise typer.Exit(1)
@@ -341,7 +341,8 @@ def plot(
     """Draw effects, interactions, the Pareto front, learning curves and their
     differences from row 0, importance, parallel coordinates, or a diagnostic by layer.
     """
-    from ablate.cli.verb_output import drawn, drawn_layers
+    from ablate.cli.figures import drawn
+    from ablate.cli.layers import drawn_layers
 
     is_styled = width is not None or not title
     if is_styled and (diagnostic or to.suffix == ".html"):

@@ -22,7 +22,7 @@ from ablate.cli.options import (
     load_parts,
     url_of,
 )
-from ablate.cli.output import Format, busy_note, duration, show, tell
+from ablate.cli.output import Format, Steps, busy_note, duration, show, tell
 from ablate.records import MOST_CLASSES, MOST_SIDE
 
 # More looks at a study are abbreviated.
@@ -305,9 +305,9 @@ def check(
 
     The exit code is 1 if a part breaks a rule.
     """
-    from ablate.cli.verb_output import checked
+    from ablate.contracts.table import checks_table
 
-    table, broken = checked()
+    table, broken = checks_table(Steps("check"))
     show(table, form.value)
     if broken:
         raise typer.Exit(1)

@@ -21,7 +21,7 @@ from ablate.cli.options import (
     WithOption,
     with_run_options,
 )
-from ablate.cli.output import Format, show, tell
+from ablate.cli.output import Format, Steps, say, show, tell
 from ablate.records import MOST_WHOLE
 from ablate.text import advice
 
@@ -192,10 +192,31 @@ def reproduce(
 
     If the result is different, the exit code is 1. Nothing is stored.
     """
-    from ablate.cli.verb_output import reproduced
     from ablate.pipeline import Options
+    from ablate.trained.reproduce import reproduce as train_again
 
-    if not reproduced(trial, Options(runs, store)):
+    outcome = train_again(trial, Options(runs, store), Steps("epoch"))
+    for name, (before, now) in outcome.changed.items():
+        say(f"{name}: {before or 'unknown'} before, {now or 'unknown'} now")
+    what = (
+        f"{outcome.study}, trial {outcome.trial}: {outcome.metric} {outcome.found:.6g}"
+    )
+    if outcome.same:
+        say(f"{what}: bit-identical in all {outcome.epochs} epochs.")
+        return
+    where = f"from epoch {outcome.first} on" if outcome.first else "in the final test"
+    if outcome.noise is None:
+        noise = ""
+    else:
+        noise = (
+            f" (two seeds differ by less than {outcome.noise:.3g} in 99 of 100 cases)"
+        )
+    if outcome.agrees:
+        verdict = "agrees within seed noise"
+    else:
+        verdict = "does NOT agree"
+    say(f"{what}, stored {outcome.stored:.6g}: differs {where}; {verdict}{noise}.")
+    if not outcome.agrees:
         raise typer.Exit(1)
 
 
@@ -231,7 +252,7 @@ def diagnose(
     The values are stored and printed.
     """
     from ablate import pipeline
-    from ablate.cli.verb_output import diagnosed
+    from ablate.cli.layers import diagnosed
 
     for table in diagnosed(
         tuple(targets),

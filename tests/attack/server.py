@@ -35,7 +35,8 @@ MOST_CASES = 100
 def preload() -> None:
     """Imports what planning imports, and fills what is looked up once a process."""
     import ablate.cli.app
-    import ablate.cli.verb_output
+    import ablate.cli.figures
+    import ablate.cli.layers
     import ablate.results.html_report
     import ablate.trained.diagnosis
     import ablate.trained.reproduce  # noqa: F401

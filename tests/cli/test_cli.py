@@ -710,5 +710,5 @@ def test_an_interrupted_verb_says_so(say: Say, monkeypatch: pytest.MonkeyPatch) 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ablate.cli.verb_output.drawn", interrupted)
+    monkeypatch.setattr("ablate.cli.figures.drawn", interrupted)
     assert say("plot", "tiny", "--to", "x.svg") == (130, "", "interrupted\n")

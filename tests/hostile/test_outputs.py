@@ -22,7 +22,6 @@ from matplotlib.text import Text
 
 from ablate.cli import main
 from ablate.cli.tables import studies_table, trials_table
-from ablate.cli.verb_output import reviewed
 from ablate.diagnostics.diagnostic import Diagnostic, Form
 from ablate.report.layers import Line, layers_table
 from ablate.report.matplotlib_charts import drawn, save_chart, save_layers
@@ -30,6 +29,7 @@ from ablate.report.tables import Table, render
 from ablate.results import study_charts
 from ablate.results.html_report import write_report
 from ablate.results.review import review
+from ablate.results.review.table import review_table
 from ablate.text import escape
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
@@ -73,7 +73,7 @@ def made(hostile: Hostile, name: str) -> Table:
         "pareto": study.pareto,
         "studies": lambda: studies_table(url),
         "trials": lambda: trials_table(NAME, url),
-        "review": lambda: reviewed(NAME, url, " --runs 'a b'"),
+        "review": lambda: review_table(NAME, url, " --runs 'a b'"),
         "query": lambda: hostile.query(
             "SELECT * FROM studies JOIN provenance ON study_id = studies.id"
         ),
