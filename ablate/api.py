@@ -116,7 +116,7 @@ def run(
         AblateError: the space, the data or the machine do not allow it, or trials
             failed.
     """
-    found, file = _read(declared)
+    space, file = _read(declared)
     options = Options(
         runs=Path(runs),
         store=store,
@@ -138,9 +138,9 @@ def run(
         progress = in_notebook()
     if progress:
         with ProgressBar() as bar:
-            outcome = pipeline.run(found, file, options, bar.hooks())
+            outcome = pipeline.run(space, file, options, bar.hooks())
     else:
-        outcome = pipeline.run(found, file, options)
+        outcome = pipeline.run(space, file, options)
     if outcome.failed:
         raise AblateError(
             f"{outcome.failed} trials of {outcome.study} failed; see"

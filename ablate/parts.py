@@ -92,61 +92,61 @@ class Trainer:
     def __post_init__(self) -> None:
         if self.problem:
             return
-        place = f"trainer '{self.name}'" if self.name else "a command"
-        self._check_factors(place)
-        self._check_metrics(place)
-        known = [one.name for one in fields(Recipe)]
+        subject = f"trainer '{self.name}'" if self.name else "a command"
+        self._check_factors(subject)
+        self._check_metrics(subject)
+        recipe_fields = [field.name for field in fields(Recipe)]
         for name in self.recipe:
-            if name not in known:
+            if name not in recipe_fields:
                 raise AblateError(
-                    f"{place}: {unknown('recipe field', name, known)}; a number of your"
+                    f"{subject}: {unknown('recipe field', name, recipe_fields)}; a number of your"
                     " own is a factor, as in factors={...: ablate.Whole(1)}"
                 )
         if self.inputs is not None and self.model is None:
             raise AblateError(
-                f"{place}: inputs= has an effect only together with model=; add model=, or leave"
+                f"{subject}: inputs= has an effect only together with model=; add model=, or leave"
                 " inputs= out"
             )
 
-    def _check_factors(self, place: str) -> None:
+    def _check_factors(self, subject: str) -> None:
         # SQLite does not tell the columns `Depth` and `depth` apart.
         lower = [name.lower() for name in self.factors]
         for name in self.factors:
             if lower.count(name.lower()) > 1:
                 raise AblateError(
-                    f"{place}: two names of factors differ only in capital letters:"
+                    f"{subject}: two names of factors differ only in capital letters:"
                     f" {name.lower()}; rename one"
                 )
             if not NAME.fullmatch(name):
                 raise AblateError(
-                    f"{place}: '{name}' is not a name of a factor; use letters, digits,"
+                    f"{subject}: '{name}' is not a name of a factor; use letters, digits,"
                     " _ and -"
                 )
             if name in {metric.name for metric in self.metrics}:
                 raise AblateError(
-                    f"{place}: '{name}' is the name of a metric, so a factor cannot have"
+                    f"{subject}: '{name}' is the name of a metric, so a factor cannot have"
                     " it; use another"
                 )
             if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
                 raise AblateError(
-                    f"{place}: '{name}' is a key of built-in training, so a factor"
+                    f"{subject}: '{name}' is a key of built-in training, so a factor"
                     " cannot have this name; if your trainer reads this field of the"
                     " recipe, list it in recipe=[...]"
                 )
 
-    def _check_metrics(self, place: str) -> None:
+    def _check_metrics(self, subject: str) -> None:
         if not self.metrics:
             raise AblateError(
-                f'{place} needs a metric, as in metrics={{"loss": "min"}}'
+                f'{subject} needs a metric, as in metrics={{"loss": "min"}}'
             )
         seen = set[str]()
         for metric in self.metrics:
             if metric.name in seen:
-                raise AblateError(f"{place}: the metric {metric.name} is a duplicate")
+                raise AblateError(f"{subject}: the metric {metric.name} is a duplicate")
             seen.add(metric.name)
         if not self.metrics[0].compared:
             raise AblateError(
-                f"{place}: the first metric, {self.metrics[0].name}, is the one by"
+                f"{subject}: the first metric, {self.metrics[0].name}, is the one by"
                 " which cells are compared, so it must not have compared=False"
             )
 
@@ -166,12 +166,12 @@ def trainer_named(name: str) -> Trainer:
         UnknownName: no loaded file declares it.
         AblateError: its declaration has a mistake.
     """
-    known: dict[str, Trainer] = registry.of_kind("trainer")
-    if name not in known:
-        raise UnknownName(_unknown("trainer", name, [*known]))
-    if known[name].problem:
-        raise AblateError(known[name].problem)
-    return known[name]
+    trainers: dict[str, Trainer] = registry.of_kind("trainer")
+    if name not in trainers:
+        raise UnknownName(_unknown("trainer", name, [*trainers]))
+    if trainers[name].problem:
+        raise AblateError(trainers[name].problem)
+    return trainers[name]
 
 
 def _or_broken(name: str, make: Callable[[], Trainer]) -> Trainer:
@@ -200,12 +200,12 @@ def own_loss(name: str) -> OwnLoss:
     return losses[name]
 
 
-def _unknown(kind: str, name: str, known: Sequence[str]) -> str:
+def _unknown(kind: str, name: str, names: Sequence[str]) -> str:
     """The message for a part that no loaded file declares."""
     how = f"if it is your own, name its file: {option('with')} FILE"
-    if not known:
+    if not names:
         return f"unknown {kind} '{shortened(name)}'; {how}"
-    return f"{unknown(kind, name, known)}; {how}"
+    return f"{unknown(kind, name, names)}; {how}"
 
 
 def trainer(
@@ -341,11 +341,11 @@ def _places(words: Sequence[str], allowed: Mapping[str, Allowed]) -> tuple[str, 
                 f" factor can be named '{name_}'; rename the factor"
             )
     places = set(re.findall(r"\{([^{}]*)\}", " ".join(words)))
-    reads = [place for place in places if place.startswith("recipe.")]
-    known = {"seed", "epochs", "checkpoint", *allowed, *reads}
-    for place in sorted(places - known):
+    reads = [name for name in places if name.startswith("recipe.")]
+    readable = {"seed", "epochs", "checkpoint", *allowed, *reads}
+    for name in sorted(places - readable):
         raise AblateError(
-            f"command: {unknown('placeholder', place, known)}; write the name of a"
+            f"command: {unknown('placeholder', name, readable)}; write the name of a"
             " factor, recipe.FIELD, seed, epochs or checkpoint in the braces"
         )
     for factor in allowed:
@@ -358,7 +358,7 @@ def _places(words: Sequence[str], allowed: Mapping[str, Allowed]) -> tuple[str, 
         raise AblateError(
             "command: without {seed} all seeds would train the same; add {seed}"
         )
-    return tuple(sorted(place.removeprefix("recipe.") for place in reads))
+    return tuple(sorted(name.removeprefix("recipe.") for name in reads))
 
 
 def backbone(
@@ -540,13 +540,13 @@ def _metrics(
         )
     else:
         made = tuple(declared)
-    for one in made:
-        if not isinstance(one, Metric):
+    for part in made:
+        if not isinstance(part, Metric):
             raise AblateError(
-                f'metrics: {one!r} has no direction; write {{{one!r}: "min"}} or'
-                f' ablate.Metric({one!r}, direction="min")'
+                f'metrics: {part!r} has no direction; write {{{part!r}: "min"}} or'
+                f' ablate.Metric({part!r}, direction="min")'
             )
-        _check_metric(one)
+        _check_metric(part)
     return made
 
 

@@ -32,7 +32,7 @@ def pages() -> list[st.Page]:
     """A page for each file in `screens/`, in the order of its number: `3_trial.py` is
     the page Trial at /trial.
     """
-    found: list[st.Page] = []
+    pages: list[st.Page] = []
     for file in sorted((Path(__file__).parent / "screens").glob("[0-9]*_*.py")):
         name = file.stem.partition("_")[2]
         title = "SQL" if name == "sql" else name.replace("_", " ").capitalize()
@@ -41,11 +41,11 @@ def pages() -> list[st.Page]:
             title=title,
             url_path=name,
             icon=ICONS.get(name, ":material/article:"),
-            default=not found,
+            default=not pages,
         )
         register(name, page)
-        found.append(page)
-    return found
+        pages.append(page)
+    return pages
 
 
 def main() -> None:

@@ -29,22 +29,22 @@ def go(name: str, **query: str) -> None:
 
 def state(key: str, default: str = "") -> str:
     """A part of this page's address."""
-    found: str = st.query_params.get(key, default)
-    return found
+    value: str = st.query_params.get(key, default)
+    return value
 
 
 def number(key: str, low: float, high: float) -> float:
     """A number in this page's address; the lowest one if there is no such number."""
     try:
-        found = float(state(key) or low)
+        number = float(state(key) or low)
     except ValueError:
         return low
     # Not a number compares as false.
-    return found if low <= found <= high else low
+    return number if low <= number <= high else low
 
 
 def keep(values: Mapping[str, str]) -> None:
     """Puts a page's state into its address; what is empty is left out."""
-    wanted = {key: value for key, value in values.items() if value}
-    if dict(st.query_params) != wanted:
-        st.query_params.from_dict(wanted)
+    kept = {key: value for key, value in values.items() if value}
+    if dict(st.query_params) != kept:
+        st.query_params.from_dict(kept)

@@ -76,12 +76,12 @@ def results(name: str) -> tuple[StudyResults, Space]:
 
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _effects(name: str, stamp: str) -> list[Effect]:
-    found, declared = _results(name, stamp)
+    stored, declared = _results(name, stamp)
     return effects(
-        found,
+        stored,
         declared.criterion.margin,
         declared.seeds.looks,
-        predict=len(found.cells) <= MOST_PREDICTED,
+        predict=len(stored.cells) <= MOST_PREDICTED,
     )
 
 
@@ -106,10 +106,10 @@ def table_of(name: str, of: str) -> Table:
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _frame(name: str, of: str, stamp: str) -> pd.DataFrame:
     made = _grid(name, of, stamp)
-    found = pd.DataFrame(made.rows, columns=list(made.columns))
-    if "row" in found:
-        return found.assign(row=found["row"].astype(int))
-    return found
+    frame = pd.DataFrame(made.rows, columns=list(made.columns))
+    if "row" in frame:
+        return frame.assign(row=frame["row"].astype(int))
+    return frame
 
 
 def frame(name: str, of: str) -> pd.DataFrame:
@@ -140,20 +140,22 @@ def trials(name: str) -> list[dict[str, Any]]:
 
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _trial_frame(name: str, stamp: str) -> pd.DataFrame:
-    found = Study(name, URL).frame().rename(columns={"cell": "row"})
-    return found[["trial", *found.columns.drop("trial")]]
+    wide = Study(name, URL).frame().rename(columns={"cell": "row"})
+    return wide[["trial", *wide.columns.drop("trial")]]
 
 
 def trial_frame(name: str) -> pd.DataFrame:
     """The trials of a study: a column for each factor, metric and cost, and the tags
     and notes if there are any.
     """
-    found = _trial_frame(name, stamp())
-    mine = {trial: note for (study, trial), note in notes().items() if study == name}
-    if not mine.keys() - {STUDY}:
-        return found
-    written = [mine.get(trial, Note()) for trial in found["trial"]]
-    return found.assign(
+    trial_rows = _trial_frame(name, stamp())
+    notes_by_trial = {
+        trial: note for (study, trial), note in notes().items() if study == name
+    }
+    if not notes_by_trial.keys() - {STUDY}:
+        return trial_rows
+    written = [notes_by_trial.get(trial, Note()) for trial in trial_rows["trial"]]
+    return trial_rows.assign(
         **{
             TAGS: [", ".join(note.tags) for note in written],
             NOTE: [note.text for note in written],

@@ -252,45 +252,58 @@ def _block_flops(
 
 
 def _dimensions(architecture: Architecture) -> Dimensions:
-    own = families.find(architecture.backbone).dimensions(architecture.backbone)
-    depth = int(architecture.settings.get("size.depth", own.depth))
+    dimensions = families.find(architecture.backbone).dimensions(architecture.backbone)
+    depth = int(architecture.settings.get("size.depth", dimensions.depth))
     return Dimensions(
-        patch_size=own.patch_size, width=own.width, depth=depth, heads=own.heads
+        patch_size=dimensions.patch_size,
+        width=dimensions.width,
+        depth=depth,
+        heads=dimensions.heads,
     )
 
 
-def _ends_flops(architecture: Architecture, own: Dimensions, tokens: int) -> int:
+def _ends_flops(architecture: Architecture, dimensions: Dimensions, tokens: int) -> int:
     """Counts patch embedding, last norm and classifier."""
-    embedding = tokens * own.width * architecture.channels * own.patch_size**2
-    return embedding + tokens * own.width + own.width * architecture.classes
+    embedding = (
+        tokens * dimensions.width * architecture.channels * dimensions.patch_size**2
+    )
+    return (
+        embedding + tokens * dimensions.width + dimensions.width * architecture.classes
+    )
 
 
 def _vit_flops(architecture: Architecture) -> float:
-    own = _dimensions(architecture)
-    tokens = (architecture.image_size // own.patch_size) ** 2
-    block = _block_flops(architecture, tokens, own.width, own.heads, tokens)
-    return own.depth * block + _ends_flops(architecture, own, tokens)
+    dimensions = _dimensions(architecture)
+    tokens = (architecture.image_size // dimensions.patch_size) ** 2
+    block = _block_flops(
+        architecture, tokens, dimensions.width, dimensions.heads, tokens
+    )
+    return dimensions.depth * block + _ends_flops(architecture, dimensions, tokens)
 
 
 def _cait_flops(architecture: Architecture) -> float:
-    own = _dimensions(architecture)
-    tokens = (architecture.image_size // own.patch_size) ** 2
-    talking = 2 * own.heads**2 * tokens**2
-    layer_scales = 2 * tokens * own.width
+    dimensions = _dimensions(architecture)
+    tokens = (architecture.image_size // dimensions.patch_size) ** 2
+    talking = 2 * dimensions.heads**2 * tokens**2
+    layer_scales = 2 * tokens * dimensions.width
     block = (
-        _block_flops(architecture, tokens, own.width, own.heads, tokens)
+        _block_flops(architecture, tokens, dimensions.width, dimensions.heads, tokens)
         + talking
         + layer_scales
     )
     # Queries, output and MLP are of the class token alone, keys and values of the
     # patches; there are two norms and two layer scales.
     class_block = (
-        10 * own.width**2
-        + 2 * tokens * own.width**2
-        + 2 * tokens * own.width
-        + 4 * own.width
+        10 * dimensions.width**2
+        + 2 * tokens * dimensions.width**2
+        + 2 * tokens * dimensions.width
+        + 4 * dimensions.width
     )
-    return own.depth * block + 2 * class_block + _ends_flops(architecture, own, tokens)
+    return (
+        dimensions.depth * block
+        + 2 * class_block
+        + _ends_flops(architecture, dimensions, tokens)
+    )
 
 
 def _swin_flops(architecture: Architecture) -> float:

@@ -296,8 +296,8 @@ def _from_prints(
 
 def _half_as_deep(table: PublishedTable, row: PublishedRow) -> PublishedRow | None:
     """Returns the same row with the backbone's own depth, for a row with twice that."""
-    own = families.find(row.backbone).dimensions(row.backbone).depth
-    if row.levels.get(DEPTH) != 2 * own:
+    depth = families.find(row.backbone).dimensions(row.backbone).depth
+    if row.levels.get(DEPTH) != 2 * depth:
         return None
     return _row_with(
         table, {name: level for name, level in row.levels.items() if name != DEPTH}
@@ -311,11 +311,11 @@ def _row_with(table: PublishedTable, levels: Settings) -> PublishedRow | None:
 def _changes_nothing(table: PublishedTable, row: PublishedRow) -> bool:
     """Whether every row of the table has the settings of this row."""
     shared = [architecture_of(other).settings for other in table.rows]
-    mine = architecture_of(row).settings
+    row_settings = architecture_of(row).settings
     return all(
         settings.get(name) == level
         for settings in shared
-        for name, level in mine.items()
+        for name, level in row_settings.items()
     )
 
 
@@ -346,10 +346,10 @@ def follow(
 
 def _copied(row: PublishedRow, cost: CostName, cause: Cause) -> tuple[Decimal, bool]:
     """Returns the print of another publication for the same backbone."""
-    known = sources()
-    if cause.source not in known:
-        raise UnknownName(unknown("source", cause.source, tuple(known)))
-    numbers = known[cause.source].numbers
+    publications = sources()
+    if cause.source not in publications:
+        raise UnknownName(unknown("source", cause.source, tuple(publications)))
+    numbers = publications[cause.source].numbers
     if row.backbone not in numbers:
         raise UnknownName(
             unknown(f"backbone in source {cause.source}", row.backbone, tuple(numbers))
@@ -365,7 +365,7 @@ def _repeated(
 
     That row must be explained itself.
     """
-    place = tables()[cause.table] if cause.table else table
-    other = check(place, place.row(cause.row), cost, book)
+    other_table = tables()[cause.table] if cause.table else table
+    other = check(other_table, other_table.row(cause.row), cost, book)
     value = Decimal(cause.times) * Decimal(other.printed)
     return value, value == Decimal(row.printed[cost]) and other.explained

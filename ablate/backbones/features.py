@@ -36,8 +36,8 @@ class FeatureMaps(nn.Module, ABC):
         self.backbone = backbone
         self.built_side = side
         self._on_grid: list[tuple[OnGrid, int]] = []
-        found: Any = backbone
-        for place in found.places:
+        model: Any = backbone
+        for place in model.places:
             if place.site.grid == (0, 0):
                 continue
             stride = side // place.site.grid[0]

@@ -382,11 +382,11 @@ class Tools:
         Raises:
             AblateError: nothing is left.
         """
-        mine = self._used(study)
+        used = self._used(study)
         before = {
-            "trials": len(mine.trials),
-            "hours": mine.seconds / budget.SECONDS_PER_HOUR,
-            "joules": mine.joules,
+            "trials": len(used.trials),
+            "hours": used.seconds / budget.SECONDS_PER_HOUR,
+            "joules": used.joules,
         }
         flags = []
         for name, state in self._budget().items():
@@ -422,7 +422,7 @@ def _loaded(text: str, name: str) -> Any:
 
 def _answer(table: Table, row: type[Row]) -> answers.Answer[Row]:
     return answers.Answer(
-        rows=[row.model_validate(one) for one in table.data], notes=list(table.notes)
+        rows=[row.model_validate(data) for data in table.data], notes=list(table.notes)
     )
 
 

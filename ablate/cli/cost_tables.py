@@ -205,7 +205,7 @@ def _timed(
 
     from ablate.training.timing import Stopwatch
 
-    different = {one.hash: one for one in architectures}
+    different = {architecture.hash: architecture for architecture in architectures}
     if not different:
         return _Times(reference, "", {})
     try:
@@ -224,11 +224,11 @@ def _timed(
             measured[key] = None
         steps(done, len(different))
     plural = "" if watch.images == 1 else "s"
-    said = (
+    description = (
         f"medians of rounds in turns with {reference}; {watch.images} image{plural},"
         f" {conditions.text}"
     )
-    return _Times(reference, said, measured)
+    return _Times(reference, description, measured)
 
 
 def _time_columns(
@@ -280,7 +280,7 @@ def _time_notes(
         f"Times: {times.conditions}. images / s: inference. Step time: forward,"
         f" backward and AdamW, relative to {times.reference}."
     ]
-    base = next(cost.flops for _, one, cost in rows if one and cost)
+    base = next(cost.flops for _, architecture, cost in rows if architecture and cost)
     if None in times.by_hash.values():
         notes.append("Without times: the GPU has too little memory.")
     apart = []
@@ -314,18 +314,18 @@ def one_architecture(
     from ablate.families import find, resolve
 
     family = find(model)
-    said: dict[str, Level] = {}
+    levels: dict[str, Level] = {}
     for text in settings:
         name, equals, written = text.partition("=")
         if not equals:
             raise AblateError(
                 f"--set {text}: write FACTOR=LEVEL, as in --set shortcuts.count=2"
             )
-        if name in said:
+        if name in levels:
             raise AblateError(f"--set {name} is given twice")
-        said[name] = _level(written)
-    factors.check(said)
-    return resolve(model, image_size or family.image_size(model), 3, classes, said)
+        levels[name] = _level(written)
+    factors.check(levels)
+    return resolve(model, image_size or family.image_size(model), 3, classes, levels)
 
 
 def _level(text: str) -> Level:
@@ -391,7 +391,7 @@ def _model_times(labelled: Sequence[tuple[str, Architecture]]) -> _Times:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     conditions = Conditions(device=device, threads=torch.get_num_threads())
     reference = "unmodified" if len(labelled) > 1 else "this model"
-    return _timed([one for _, one in labelled], reference, conditions)
+    return _timed([architecture for _, architecture in labelled], reference, conditions)
 
 
 def operators_table(architecture: Architecture) -> Table:

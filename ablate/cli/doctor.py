@@ -61,13 +61,13 @@ def _findings(url: str, runs: Path, begin: Callable[[str], None]) -> Iterator[Ch
     yield _try("gpu", _gpu)
     begin("disk and runs folder")
     # A folder that is missing is created in the nearest one that exists.
-    place = next(p for p in (runs, *runs.resolve().parents) if p.exists())
-    free = shutil.disk_usage(place).free / 1e9
-    yield Check("disk", free > 1, f"{free:.0f} GB free at {place.resolve()}")
+    folder = next(p for p in (runs, *runs.resolve().parents) if p.exists())
+    free = shutil.disk_usage(folder).free / 1e9
+    yield Check("disk", free > 1, f"{free:.0f} GB free at {folder.resolve()}")
     yield Check(
         "runs folder",
-        os.access(place, os.W_OK),
-        f"{runs} can{'' if os.access(place, os.W_OK) else 'not'} be written",
+        os.access(folder, os.W_OK),
+        f"{runs} can{'' if os.access(folder, os.W_OK) else 'not'} be written",
     )
     begin("store")
     yield _try("store", lambda: _store(url))
@@ -91,10 +91,10 @@ def _gpu() -> str:
     if not torch.cuda.is_available():
         return "none; trials run on the CPU"
     names = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
-    found = ", ".join(names)
+    gpus = ", ".join(names)
     if find_spec("pynvml") is None:
-        found += f"; to measure their energy: {install_extra('energy')}"
-    return found
+        gpus += f"; to measure their energy: {install_extra('energy')}"
+    return gpus
 
 
 def _store(url: str) -> str:

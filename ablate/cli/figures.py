@@ -44,7 +44,7 @@ def drawn(
     if published and of != "pareto":
         raise AblateError(f"--published goes with --of pareto, not with --of {of}")
     results = Study(study, url)
-    curves = [one.name for one in results.results().metrics]
+    curves = [metric.name for metric in results.results().metrics]
     _check_option("--metric", metric, curves, readers=BY_EPOCH, of=of)
     missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
     if missing:

@@ -101,11 +101,11 @@ def _effect(study: str, row: int, url: str) -> Effect:
             f" other comparisons; see {advice.command('effects', study)} --of"
             f" {'factors' if primary_factors(declared.criterion.primary) else CONTROLS}"
         )
-    found = {effect.row: effect for effect in stored.effects()}
-    if row not in found:
-        rows = ", ".join(map(str, found)) or "none"
+    effects = {effect.row: effect for effect in stored.effects()}
+    if row not in effects:
+        rows = ", ".join(map(str, effects)) or "none"
         raise AblateError(
             f"{study}: row {row} is not compared with row 0; rows that can be gated:"
             f" {rows}"
         )
-    return found[row]
+    return effects[row]

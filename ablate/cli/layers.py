@@ -32,10 +32,10 @@ def diagnosed(
     )
     tell(f"diagnostics of {looked.trials} trials measured")
     if looked.without:
-        place = options.checkpoints or options.runs / "checkpoints"
+        folder = options.checkpoints or options.runs / "checkpoints"
         tell(
             f"{looked.without} trials are unfinished, or have no checkpoint under"
-            f" {place}"
+            f" {folder}"
         )
     if not looked.trials:
         raise AblateError(

@@ -316,7 +316,7 @@ def place_of(store: str, runs: Path) -> str:
     """
     from ablate.text.masking import masked
 
-    said = f" --runs {shlex.quote(str(runs))}" if runs != DEFAULT_RUNS else ""
+    runs_option = f" --runs {shlex.quote(str(runs))}" if runs != DEFAULT_RUNS else ""
     if store and store != os.environ.get(STORE_VARIABLE):
-        said += f" --store {shlex.quote(masked(store))}"
-    return said
+        runs_option += f" --store {shlex.quote(masked(store))}"
+    return runs_option

@@ -93,15 +93,15 @@ def _blocks(table: Table, room: int) -> list[list[int]]:
     with the columns that name a row.
     """
     keys = _keys(table, room)
-    free = room - sum(_least_width(table, place) + GAP for place in keys)
+    free = room - sum(_least_width(table, column) + GAP for column in keys)
     blocks: list[list[int]] = [[*keys]]
     left = free
-    for place in range(len(keys), len(table.columns)):
-        needed = _least_width(table, place) + GAP
+    for column in range(len(keys), len(table.columns)):
+        needed = _least_width(table, column) + GAP
         if needed > left and len(blocks[-1]) > len(keys):
             blocks.append([*keys])
             left = free
-        blocks[-1].append(place)
+        blocks[-1].append(column)
         left -= needed
     return blocks
 
@@ -112,21 +112,21 @@ def _keys(table: Table, room: int) -> list[int]:
     They take at most half of the room. Otherwise the first one has to do.
     """
     taken = 0
-    for place in range(len(table.columns)):
-        taken += _least_width(table, place) + GAP
+    for column in range(len(table.columns)):
+        taken += _least_width(table, column) + GAP
         if taken > room / 2:
             break
-        names = {tuple(row[: place + 1]) for row in table.rows}
+        names = {tuple(row[: column + 1]) for row in table.rows}
         if len(names) == len(table.rows):
-            return list(range(place + 1))
+            return list(range(column + 1))
     return [0] if table.columns else []
 
 
-def _least_width(table: Table, place: int) -> int:
+def _least_width(table: Table, column: int) -> int:
     """Returns how narrow a column can be: no word and no number is broken."""
-    words = table.columns[place].split()
+    words = table.columns[column].split()
     for row in table.rows:
-        words += [row[place]] if _is_right(table, place) else row[place].split()
+        words += [row[column]] if _is_right(table, column) else row[column].split()
     return min(_longest(words), LONGEST_WORD)
 
 
@@ -135,24 +135,24 @@ def _widths(table: Table, places: list[int], room: int) -> list[int]:
 
     Columns that need less than their share of the free room leave it to the others.
     """
-    widths = {place: _least_width(table, place) for place in places}
+    widths = {column: _least_width(table, column) for column in places}
     needs = {}
-    for place in places:
-        whole = _longest([table.columns[place], *(row[place] for row in table.rows)])
-        if table.columns[place] in table.prose:
-            whole = max(widths[place], min(whole, LONGEST_LINE))
-        needs[place] = max(0, whole - widths[place])
+    for column in places:
+        whole = _longest([table.columns[column], *(row[column] for row in table.rows)])
+        if table.columns[column] in table.prose:
+            whole = max(widths[column], min(whole, LONGEST_LINE))
+        needs[column] = max(0, whole - widths[column])
     left = max(0, room - sum(widths.values()) - GAP * len(places))
     # The smallest needs first: what they leave is shared by the larger ones.
-    for number, place in enumerate(sorted(places, key=needs.__getitem__)):
-        more = min(needs[place], left // (len(places) - number))
-        widths[place] += more
+    for number, column in enumerate(sorted(places, key=needs.__getitem__)):
+        more = min(needs[column], left // (len(places) - number))
+        widths[column] += more
         left -= more
-    return [widths[place] for place in places]
+    return [widths[column] for column in places]
 
 
-def _is_right(table: Table, place: int) -> bool:
-    return table.columns[place] in table.right
+def _is_right(table: Table, column: int) -> bool:
+    return table.columns[column] in table.right
 
 
 def _longest(texts: list[str]) -> int:
@@ -175,10 +175,10 @@ def _block(table: Table, places: list[int], title: str, room: int) -> RichTable:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    for place, width in zip(places, _widths(table, places, room), strict=True):
+    for column, width in zip(places, _widths(table, places, room), strict=True):
         block.add_column(
-            _shown(table.columns[place]),
-            justify="right" if _is_right(table, place) else "left",
+            _shown(table.columns[column]),
+            justify="right" if _is_right(table, column) else "left",
             width=width,
             overflow="fold",
         )
@@ -186,9 +186,9 @@ def _block(table: Table, places: list[int], title: str, room: int) -> RichTable:
         if number in table.groups:
             block.add_section()
         cells = []
-        for place in places:
-            is_bold = (number, table.columns[place]) in table.bold
-            cells.append(_shown(row[place], "bold" if is_bold else ""))
+        for column in places:
+            is_bold = (number, table.columns[column]) in table.bold
+            cells.append(_shown(row[column], "bold" if is_bold else ""))
         block.add_row(*cells)
     return block
 

@@ -31,7 +31,7 @@ def power_lines(shown: Preview) -> list[str]:
         # Nothing is tested: see `generation_lines`.
         return []
     declared = generation.primary(plan.space.criterion.primary)
-    primary = [one for one in declared if not isinstance(one, str)]
+    primary = [comparison for comparison in declared if not isinstance(comparison, str)]
     sd = sd_of_training(results_of(plan, shown.known))
     metric = plan.space.criterion.compared
     tested = ""

@@ -156,12 +156,12 @@ def _plan_notes(plan: Plan) -> list[str]:
         for name in plan.space.factors.levels
         if name.startswith("recipe.")
     ]
-    said = [
+    fields = [
         f"{name} {level_text(level)}"
         for name, level in plan.space.recipe.summary().items()
         if name not in unread and name not in varied
     ]
-    recipe = ", ".join([*said, *(f"{name} varies" for name in varied)])
+    recipe = ", ".join([*fields, *(f"{name} varies" for name in varied)])
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(
         int(epochs) <= warmup
@@ -202,13 +202,13 @@ def _control_notes(plan: Plan) -> list[str]:
     if baseline is None or baseline.cost is None:
         return []
     word = "FLOPs" if name == "flops" else "parameters"
-    mine = getattr(baseline.cost, name)
+    baseline_cost = getattr(baseline.cost, name)
     notes = []
     for cell in plan.cells:
         if cell.role != "variant" or not cell.feasible or cell.index in controlled:
             continue
         assert cell.cost is not None
-        more = getattr(cell.cost, name) / mine - 1
+        more = getattr(cell.cost, name) / baseline_cost - 1
         notes.append(
             f"Row {cell.index} has {100 * more:+.1f} % of {word}, and no width is nearer"
             f" than that of row {baseline.index}, which is its control."
@@ -327,8 +327,8 @@ def backbones_table(name: str | None) -> Table:
                 ", ".join(defined),
             ]
         )
-        known = {"family": family.name, "factors": ", ".join(defined)}
-        data += [{"backbone": member, **known} for member in members]
+        shared = {"family": family.name, "factors": ", ".join(defined)}
+        data += [{"backbone": member, **shared} for member in members]
         for reason in dict.fromkeys(lacks.values()):
             missing = [factor for factor in lacks if lacks[factor] == reason]
             notes.append(f"{family.name}: no {', '.join(missing)}, because {reason}.")

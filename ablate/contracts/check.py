@@ -52,8 +52,8 @@ class Check:
         except Exception as error:
             # The part's own mistake: its last line says most.
             last = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(last.filename).name}:{last.lineno}"
-            return Outcome("BROKEN", f"{type(error).__name__}: {error} ({place})")
+            line = f"{Path(last.filename).name}:{last.lineno}"
+            return Outcome("BROKEN", f"{type(error).__name__}: {error} ({line})")
         return Outcome("ok")
 
 

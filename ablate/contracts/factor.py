@@ -90,11 +90,11 @@ def with_companions(
     for number in range(len(others) + 1):
         for chosen in itertools.combinations(others, number):
             for levels in itertools.product(*(p.typical for p in chosen)):
-                found = {name: level}
+                settings = {name: level}
                 for companion, companion_level in zip(chosen, levels, strict=True):
-                    found[factor.full_name(companion.name)] = companion_level
-                if not factors.unread_reason(name, found):
-                    return found
+                    settings[factor.full_name(companion.name)] = companion_level
+                if not factors.unread_reason(name, settings):
+                    return settings
     raise BrokenContract(
         f"{name} has no effect: no hook looks up {name} when the other parameters have"
         " their typical levels"
@@ -158,18 +158,18 @@ def check_equal_to_timm(neutral: dict[str, Level], backbone: str) -> None:
     require(same, f"its output differs from that of {backbone}")
 
 
-def _same_state(one: nn.Module, other: nn.Module) -> bool:
-    a, b = one.state_dict(), other.state_dict()
+def _same_state(model: nn.Module, other: nn.Module) -> bool:
+    a, b = model.state_dict(), other.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
 def check_changes(factor: Factor, parameter: Parameter, level: Level) -> None:
     """A level changes the output or the shapes of the model."""
-    found = with_companions(factor, parameter, level)
+    settings = with_companions(factor, parameter, level)
     name = factor.full_name(parameter.name)
-    without = {key: value for key, value in found.items() if key != name}
-    shape = shaped(found)
-    here, there = small(found, shape).train(), small(without, shape).train()
+    without = {key: value for key, value in settings.items() if key != name}
+    shape = shaped(settings)
+    here, there = small(settings, shape).train(), small(without, shape).train()
     if _shapes(here) != _shapes(there):
         # Other parameters make another model, even if a new one begins at zero.
         return
@@ -209,10 +209,10 @@ def refuse_dead(model: nn.Module, inputs: Tensor, labels: Tensor) -> None:
 
 def check_cost(factor: Factor, parameter: Parameter, level: Level) -> None:
     """Every operator of the network is counted."""
-    found = with_companions(factor, parameter, level)
-    sizes = {**SMALL, **shaped(found)}
+    settings = with_companions(factor, parameter, level)
+    sizes = {**SMALL, **shaped(settings)}
     try:
-        cost = count(resolve("vit", SIDE, 3, CLASSES, {**sizes, **found}))
+        cost = count(resolve("vit", SIDE, 3, CLASSES, {**sizes, **settings}))
     except UncountedOperator as error:
         raise BrokenContract(str(error)) from error
     require(cost.flops > 0, "no FLOP is counted")
@@ -220,13 +220,13 @@ def check_cost(factor: Factor, parameter: Parameter, level: Level) -> None:
 
 def check_copies(factor: Factor, parameter: Parameter, level: Level) -> None:
     """A deep copy, and a model that loads the state dict, give the same output."""
-    found = with_companions(factor, parameter, level)
-    model = small(found).eval()
+    settings = with_companions(factor, parameter, level)
+    model = small(settings).eval()
     with torch.no_grad():
         expected = model(image(1))
         copied = copy.deepcopy(model)(image(1))
         require(torch.equal(copied, expected), "a deep copy gives another output")
-        again = small(found)
+        again = small(settings)
         for weight in again.parameters():
             weight.add_(1.0)
         again.load_state_dict(model.state_dict())
@@ -242,8 +242,8 @@ def check_alone(factor: Factor, parameter: Parameter, level: Level) -> None:
 
     What is stored outside of the network, for example in a module, is shared.
     """
-    found = with_companions(factor, parameter, level)
-    model, other = small(found).eval(), small(found).eval()
+    settings = with_companions(factor, parameter, level)
+    model, other = small(settings).eval(), small(settings).eval()
     blocks = [module for name, module in model.named_modules() if name == "blocks.1"]
     with torch.no_grad():
         for weight in other.parameters():
@@ -267,16 +267,22 @@ def check_prefix_tokens(
     factor: Factor, parameter: Parameter, level: Level, backbone: str
 ) -> None:
     """The factor works with no, one and two prefix tokens."""
-    found = with_companions(factor, parameter, level)
-    sizes = {"size.depth": 2, **shaped(found)}
-    own = "distilled" if "distilled" in backbone else "token"
-    for pool in (own, "mean"):
+    settings = with_companions(factor, parameter, level)
+    sizes = {"size.depth": 2, **shaped(settings)}
+    default_pool = "distilled" if "distilled" in backbone else "token"
+    for pool in (default_pool, "mean"):
         try:
             model = build(
-                resolve(backbone, 32, 3, CLASSES, {**sizes, "size.pool": pool, **found})
+                resolve(
+                    backbone, 32, 3, CLASSES, {**sizes, "size.pool": pool, **settings}
+                )
             )
         except Infeasible as error:
-            require(pool == "mean" or found.get("size.pool", own) != own, str(error))
+            require(
+                pool == "mean"
+                or settings.get("size.pool", default_pool) != default_pool,
+                str(error),
+            )
             continue
         shape = tuple(model.eval()(image(1, 32)).shape)
         require(shape == (1, CLASSES), f"{backbone}, pool {pool}: output of {shape}")
@@ -289,8 +295,8 @@ def check_pair(name: str, other: str) -> bool:
         whether they can.
     """
     settings: dict[str, Level] = {}
-    for one in (name, other):
-        factor, parameter = factors.find(one)
+    for full_name in (name, other):
+        factor, parameter = factors.find(full_name)
         settings |= with_companions(factor, parameter, parameter.typical[-1])
     try:
         out = small(settings).eval()(image(1))
@@ -317,24 +323,26 @@ def factor_checks(factor: Factor) -> Iterator[Check]:
     for parameter in factor.parameters:
         name = factor.full_name(parameter.name)
         for level in parameter.typical:
-            told = f"{name} = {level}"
+            setting = f"{name} = {level}"
             of = (factor, parameter, level)
-            yield Check(f"{told} changes the model", partial(check_changes, *of))
+            yield Check(f"{setting} changes the model", partial(check_changes, *of))
             yield Check(
-                f"{told}: every parameter gets a finite gradient",
+                f"{setting}: every parameter gets a finite gradient",
                 partial(check_gradients, *of),
             )
-            yield Check(f"{told}: every operator is counted", partial(check_cost, *of))
             yield Check(
-                f"{told}: copies and loaded states are equal",
+                f"{setting}: every operator is counted", partial(check_cost, *of)
+            )
+            yield Check(
+                f"{setting}: copies and loaded states are equal",
                 partial(check_copies, *of),
             )
             yield Check(
-                f"{told}: two networks share nothing", partial(check_alone, *of)
+                f"{setting}: two networks share nothing", partial(check_alone, *of)
             )
             for backbone in PREFIXED:
                 yield Check(
-                    f"{told}: works on {backbone}",
+                    f"{setting}: works on {backbone}",
                     partial(check_prefix_tokens, *of, backbone),
                 )
         yield Check(

@@ -32,79 +32,83 @@ from ablate.records.own_parts import (
 CLASSES = 7
 
 
-def backbone_checks(own: OwnBackbone) -> Iterator[Check]:
+def backbone_checks(backbone: OwnBackbone) -> Iterator[Check]:
     """Yields the checks of one backbone."""
-    yield Check("is built by its name", partial(_check_builds, own))
-    yield Check("equal seeds give equal weights", partial(_check_seeded, own))
+    yield Check("is built by its name", partial(_check_builds, backbone))
+    yield Check("equal seeds give equal weights", partial(_check_seeded, backbone))
     yield Check(
         "every parameter gets a finite gradient",
-        partial(_check_backbone_gradients, own),
+        partial(_check_backbone_gradients, backbone),
     )
-    yield Check("every operator is counted", partial(_check_backbone_cost, own))
-    yield Check("a deep copy gives the same output", partial(_check_copy, own))
+    yield Check("every operator is counted", partial(_check_backbone_cost, backbone))
+    yield Check("a deep copy gives the same output", partial(_check_copy, backbone))
 
 
-def _built(own: OwnBackbone, seed: int = 0) -> torch.nn.Module:
+def _built(backbone: OwnBackbone, seed: int = 0) -> torch.nn.Module:
     torch.manual_seed(seed)
-    return build(resolve(own.name, own.image_size, 3, CLASSES, {}))
+    return build(resolve(backbone.name, backbone.image_size, 3, CLASSES, {}))
 
 
-def _images(own: OwnBackbone) -> Tensor:
+def _images(backbone: OwnBackbone) -> Tensor:
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(4, 3, own.image_size, own.image_size, generator=generator)
+    return torch.randn(
+        4, 3, backbone.image_size, backbone.image_size, generator=generator
+    )
 
 
-def _check_builds(own: OwnBackbone) -> None:
-    shape = tuple(_built(own).eval()(_images(own)).shape)
+def _check_builds(backbone: OwnBackbone) -> None:
+    shape = tuple(_built(backbone).eval()(_images(backbone)).shape)
     require(shape == (4, CLASSES), f"its output is {shape}, not {(4, CLASSES)}")
 
 
-def _check_seeded(own: OwnBackbone) -> None:
-    one, other = _built(own).state_dict(), _built(own).state_dict()
-    for name, tensor in one.items():
+def _check_seeded(backbone: OwnBackbone) -> None:
+    first, other = _built(backbone).state_dict(), _built(backbone).state_dict()
+    for name, tensor in first.items():
         require(
             torch.equal(tensor, other[name]),
             f"{name} differs between two networks of one seed",
         )
 
 
-def _check_backbone_gradients(own: OwnBackbone) -> None:
-    refuse_dead(_built(own).train(), _images(own), torch.arange(4))
+def _check_backbone_gradients(backbone: OwnBackbone) -> None:
+    refuse_dead(_built(backbone).train(), _images(backbone), torch.arange(4))
 
 
-def _check_backbone_cost(own: OwnBackbone) -> None:
+def _check_backbone_cost(backbone: OwnBackbone) -> None:
     try:
-        count(resolve(own.name, own.image_size, 3, CLASSES, {}))
+        count(resolve(backbone.name, backbone.image_size, 3, CLASSES, {}))
     except UncountedOperator as error:
         raise BrokenContract(str(error)) from error
 
 
-def _check_copy(own: OwnBackbone) -> None:
-    model = _built(own).eval()
+def _check_copy(backbone: OwnBackbone) -> None:
+    model = _built(backbone).eval()
     with torch.no_grad():
-        same = torch.equal(copy.deepcopy(model)(_images(own)), model(_images(own)))
+        same = torch.equal(
+            copy.deepcopy(model)(_images(backbone)), model(_images(backbone))
+        )
     require(same, "a deep copy gives another output")
 
 
-def data_checks(own: OwnData) -> Iterator[Check]:
+def data_checks(data: OwnData) -> Iterator[Check]:
     """Yields the checks of one data set."""
-    yield Check("has images and labels as documented", partial(_check_described, own))
-    yield Check("is the same each time", partial(_check_repeatable, own))
-    yield Check("has every class in both splits", partial(_check_classes, own))
+    yield Check("has images and labels as documented", partial(_check_described, data))
+    yield Check("is the same each time", partial(_check_repeatable, data))
+    yield Check("has every class in both splits", partial(_check_classes, data))
 
 
-def _check_described(own: OwnData) -> None:
-    described = describe(own.name)
+def _check_described(data: OwnData) -> None:
+    described = describe(data.name)
     require(described.classes > 1, f"it has {described.classes} class only")
 
 
-def _check_repeatable(own: OwnData) -> None:
-    for one, other in zip(read_own(own.name), read_own(own.name), strict=True):
-        require(torch.equal(one, other), "two calls return other images or labels")
+def _check_repeatable(data: OwnData) -> None:
+    for first, other in zip(read_own(data.name), read_own(data.name), strict=True):
+        require(torch.equal(first, other), "two calls return other images or labels")
 
 
-def _check_classes(own: OwnData) -> None:
-    _, train, _, test = read_own(own.name)
+def _check_classes(data: OwnData) -> None:
+    _, train, _, test = read_own(data.name)
     for split, labels in (("training", train), ("test", test)):
         missing = set(range(int(max(train.max(), test.max())) + 1)) - set(
             labels.tolist()
@@ -112,23 +116,23 @@ def _check_classes(own: OwnData) -> None:
         require(not missing, f"the {split} labels lack the classes {sorted(missing)}")
 
 
-def loss_checks(own: OwnLoss) -> Iterator[Check]:
+def loss_checks(loss: OwnLoss) -> Iterator[Check]:
     """Yields the checks of one loss."""
     numbers = torch.tensor([0, 1, 2, 3])
     yield Check(
         "is a finite scalar with a gradient, for class numbers",
-        partial(_check_loss, own, numbers),
+        partial(_check_loss, loss, numbers),
     )
     yield Check(
         "is smaller if the right class has the largest logit",
-        partial(_check_loss_order, own, numbers),
+        partial(_check_loss_order, loss, numbers),
     )
 
 
-def _check_loss(own: OwnLoss, targets: Tensor) -> None:
+def _check_loss(own_loss: OwnLoss, targets: Tensor) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(4, CLASSES, generator=generator, requires_grad=True)
-    loss = own(logits, targets)
+    loss = own_loss(logits, targets)
     require(isinstance(loss, Tensor), f"it returns {type(loss).__name__}, not a tensor")
     require(loss.numel() == 1, f"it returns a tensor of {tuple(loss.shape)}")
     require(math.isfinite(loss.item()), f"it is {loss.item()}")
@@ -138,18 +142,18 @@ def _check_loss(own: OwnLoss, targets: Tensor) -> None:
     require(bool(logits.grad.isfinite().all()), "its gradient is not finite")
 
 
-def _check_loss_order(own: OwnLoss, targets: Tensor) -> None:
+def _check_loss_order(loss: OwnLoss, targets: Tensor) -> None:
     right = torch.nn.functional.one_hot(targets, CLASSES) * 4.0
-    good, bad = own(right, targets).item(), own(-right, targets).item()
+    good, bad = loss(right, targets).item(), loss(-right, targets).item()
     require(good < bad, f"it is {good:g} for right and {bad:g} for wrong logits")
 
 
-def metric_checks(own: OwnMetric) -> Iterator[Check]:
+def metric_checks(metric: OwnMetric) -> Iterator[Check]:
     """Yields the checks of one metric."""
-    yield Check("is a finite number", partial(_check_metric, own))
+    yield Check("is a finite number", partial(_check_metric, metric))
     yield Check(
-        f"is better for right logits, as its direction {own.shown.direction} says",
-        partial(_check_direction, own),
+        f"is better for right logits, as its direction {metric.shown.direction} says",
+        partial(_check_direction, metric),
     )
 
 
@@ -158,49 +162,54 @@ def _perfect() -> tuple[Tensor, Tensor]:
     return torch.nn.functional.one_hot(labels, CLASSES) * 4.0, labels
 
 
-def _check_metric(own: OwnMetric) -> None:
+def _check_metric(metric: OwnMetric) -> None:
     _, labels = _perfect()
     generator = torch.Generator().manual_seed(0)
-    value = own(torch.randn(len(labels), CLASSES, generator=generator), labels)
+    value = metric(torch.randn(len(labels), CLASSES, generator=generator), labels)
     require(math.isfinite(value), f"it is {value}")
 
 
-def _check_direction(own: OwnMetric) -> None:
+def _check_direction(metric: OwnMetric) -> None:
     logits, labels = _perfect()
-    good, bad = own(logits, labels), own(-logits, labels)
-    better = good > bad if own.shown.direction == "max" else good < bad
+    good, bad = metric(logits, labels), metric(-logits, labels)
+    better = good > bad if metric.shown.direction == "max" else good < bad
     require(better, f"it is {good:g} for right and {bad:g} for wrong logits")
 
 
-def operator_checks(own: OwnOperator) -> Iterator[Check]:
+def operator_checks(operator: OwnOperator) -> Iterator[Check]:
     """Yields the checks of the rule of one operator."""
-    yield Check("has no rule yet", partial(_check_operator, own))
+    yield Check("has no rule yet", partial(_check_operator, operator))
 
 
-def _check_operator(own: OwnOperator) -> None:
+def _check_operator(operator: OwnOperator) -> None:
     built_in = {*MATRIX, *OTHER, *ELEMENTWISE, *FREE}
     require(
-        own.name not in built_in,
-        f"ablate has a rule for {own.name}; leave this one out",
+        operator.name not in built_in,
+        f"ablate has a rule for {operator.name}; leave this one out",
     )
 
 
-def diagnostic_checks(own: Diagnostic) -> Iterator[Check]:
+def diagnostic_checks(diagnostic: Diagnostic) -> Iterator[Check]:
     """Yields the checks of one diagnostic."""
-    yield Check("says what it is", partial(_check_diagnostic_text, own))
-    yield Check("measures every layer of a small ViT", partial(_check_measures, own))
+    yield Check("says what it is", partial(_check_diagnostic_text, diagnostic))
+    yield Check(
+        "measures every layer of a small ViT", partial(_check_measures, diagnostic)
+    )
 
 
-def _check_diagnostic_text(own: Diagnostic) -> None:
+def _check_diagnostic_text(diagnostic: Diagnostic) -> None:
     for field in ("about", "source", "axis"):
-        require(bool(getattr(own, field)), f"{field} is empty")
+        require(bool(getattr(diagnostic, field)), f"{field} is empty")
 
 
-def _check_measures(own: Diagnostic) -> None:
+def _check_measures(diagnostic: Diagnostic) -> None:
     images = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(1))
-    taken = measure(small({}).eval(), "vit", iter([images]), (own.name,), 1)
-    layers = {one.layer for one in taken}
+    taken = measure(small({}).eval(), "vit", iter([images]), (diagnostic.name,), 1)
+    layers = {measurement.layer for measurement in taken}
     require(layers == {0, 1, 2}, f"it has values of the layers {sorted(layers)}")
-    for one in taken:
-        if one.value is not None:
-            require(math.isfinite(one.value), f"layer {one.layer}: it is {one.value}")
+    for measurement in taken:
+        if measurement.value is not None:
+            require(
+                math.isfinite(measurement.value),
+                f"layer {measurement.layer}: it is {measurement.value}",
+            )

@@ -36,9 +36,9 @@ def trainer_checks(trainer: Trainer) -> Iterator[Check]:
     if trainer.model is None:
         return
     for settings in _each_level(trainer):
-        told = ", ".join(f"{name} = {level}" for name, level in settings.items())
+        levels = ", ".join(f"{name} = {level}" for name, level in settings.items())
         yield Check(
-            f"the network is built and counted at {told or 'its only level'}",
+            f"the network is built and counted at {levels or 'its only level'}",
             partial(_check_cost, trainer, settings),
         )
 
@@ -95,8 +95,8 @@ def _trial(trainer: Trainer, seed: int = 0) -> Trial:
 
 def _trained(trial: Trial, folder: Path, stop_after: int = EPOCHS) -> list[Epoch]:
     """Trains so many epochs, with a checkpoint after the last one."""
-    place = folder / trial.hash
-    work = make_own(trial, place, device="cpu", threads=1)
+    trial_folder = folder / trial.hash
+    work = make_own(trial, trial_folder, device="cpu", threads=1)
     try:
         while not work.finished and len(work.epochs) < stop_after:
             work.epoch()
@@ -130,14 +130,14 @@ def _values(epochs: list[Epoch]) -> list[dict[str, float]]:
 
 
 def _check_repeatable(trainer: Trainer) -> None:
-    one, other = _in_folder(_trial(trainer)), _in_folder(_trial(trainer))
-    _require_equal(_values(one), _values(other), "the same seed gives another result")
+    first, other = _in_folder(_trial(trainer)), _in_folder(_trial(trainer))
+    _require_equal(_values(first), _values(other), "the same seed gives another result")
 
 
 def _check_seed(trainer: Trainer) -> None:
-    one, other = _in_folder(_trial(trainer, 0)), _in_folder(_trial(trainer, 1))
+    first, other = _in_folder(_trial(trainer, 0)), _in_folder(_trial(trainer, 1))
     require(
-        _values(one) != _values(other),
+        _values(first) != _values(other),
         "two seeds give the same result, so the spread over seeds would be 0; use"
         " trial.seed, or torch's, numpy's or Python's random numbers",
     )
@@ -153,19 +153,21 @@ def _check_resume(trainer: Trainer) -> None:
             "nothing is saved, so an interrupted trial starts again; give save= to"
             " trial.report and resume= to trial.epochs, or {checkpoint} to a command",
         )
-        found = _trained(trial, Path(folder))
+        epochs = _trained(trial, Path(folder))
     _require_equal(
-        _values(found),
+        _values(epochs),
         _values(expected),
         "a resumed trial gives another result; save and load all of its state",
     )
 
 
 def _require_equal(
-    found: list[dict[str, float]], expected: list[dict[str, float]], message: str
+    epochs: list[dict[str, float]], expected: list[dict[str, float]], message: str
 ) -> None:
-    for number, (one, other) in enumerate(zip(found, expected, strict=True), 1):
-        require(one == other, f"{message}: epoch {number} has {one}, before {other}")
+    for number, (epoch, other) in enumerate(zip(epochs, expected, strict=True), 1):
+        require(
+            epoch == other, f"{message}: epoch {number} has {epoch}, before {other}"
+        )
 
 
 def _check_cost(trainer: Trainer, settings: dict[str, Level]) -> None:

@@ -124,22 +124,22 @@ def _candidates(model: nn.Module) -> dict[str, tuple[nn.Module, Hashable]]:
             continue
         for part, child in module.named_children():
             # A part that two modules share would be counted with one of them only.
-            if all(owners[one] <= 1 for one in child.modules()):
+            if all(owners[module] <= 1 for module in child.modules()):
                 keys[f"{name}.{part}" if name else part] = what_it_computes(child)
     number = Counter(key for key in keys.values() if key is not None)
-    found: dict[str, tuple[nn.Module, Hashable]] = {}
+    traced: dict[str, tuple[nn.Module, Hashable]] = {}
 
     def visit(module: nn.Module, name: str) -> None:
         for part, child in module.named_children():
             inner = f"{name}.{part}" if name else part
             key = keys.get(inner)
             if key is not None and number[key] > 1:
-                found[inner] = child, key
+                traced[inner] = child, key
             else:
                 visit(child, inner)
 
     visit(model, "")
-    return found
+    return traced
 
 
 def what_it_computes(module: nn.Module) -> Hashable | None:
@@ -197,11 +197,11 @@ def _of_value(value: Any) -> Hashable:
 def _of_parts(value: Any) -> Hashable:
     """Returns what is equal for collections and records of equal values."""
     if isinstance(value, tuple | list):
-        return tuple(_of_value(one) for one in value)
+        return tuple(_of_value(item) for item in value)
     if isinstance(value, set | frozenset):
-        return frozenset(_of_value(one) for one in value)
+        return frozenset(_of_value(item) for item in value)
     if isinstance(value, Mapping):
-        return tuple((_of_value(key), _of_value(one)) for key, one in value.items())
+        return tuple((_of_value(key), _of_value(item)) for key, item in value.items())
     if isinstance(value, partial):
         return _of_value((value.func, value.args, value.keywords))
     if is_dataclass(value):
@@ -218,7 +218,7 @@ def _signature(value: Any) -> Hashable:
             return Tensor, value.dtype, value.item()
         return Tensor, sizes, tuple(value.stride()), value.dtype
     if isinstance(value, tuple | list):
-        return type(value), tuple(_signature(one) for one in value)
+        return type(value), tuple(_signature(item) for item in value)
     if isinstance(value, dict):
-        return dict, tuple((key, _signature(one)) for key, one in value.items())
+        return dict, tuple((key, _signature(item)) for key, item in value.items())
     return _of_value(value)

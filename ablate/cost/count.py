@@ -68,13 +68,13 @@ def _own_cost(architecture: Architecture) -> Cost:
     trainer = trainer_named(architecture.trainer)
     if trainer.model is None:
         return UNCOUNTED
-    place = f"trainer {trainer.name}"
+    source = f"trainer {trainer.name}"
     with torch.random.fork_rng(devices=[]):
         try:
             model = trainer.model(architecture.settings).eval()
         except Exception as error:
             raise Infeasible(
-                f"{place}: model= fails: {type(error).__name__}: {error}"
+                f"{source}: model= fails: {type(error).__name__}: {error}"
             ) from error
         if trainer.inputs is None:
             params = sum(p.numel() for p in model.parameters())
@@ -83,12 +83,12 @@ def _own_cost(architecture: Architecture) -> Cost:
             return cost_of(model, trainer.inputs(architecture.settings))
         except UncountedOperator as error:
             raise Infeasible(
-                f"{place}: FLOPs cannot be counted: {error}. To count parameters only,"
+                f"{source}: FLOPs cannot be counted: {error}. To count parameters only,"
                 " leave inputs= out"
             ) from error
         except Exception as error:
             raise Infeasible(
-                f"{place}: the network cannot be traced with inputs=:"
+                f"{source}: the network cannot be traced with inputs=:"
                 f" {type(error).__name__}: {error}"
             ) from error
 

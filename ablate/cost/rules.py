@@ -234,12 +234,12 @@ def handles() -> dict[str, Handle | None]:
     by_operator |= {name: _other_handle(name, rule) for name, rule in OTHER.items()}
     by_operator |= {name: _elementwise_handle(name) for name in ELEMENTWISE}
     by_operator |= dict.fromkeys(FREE)
-    for name, own in registry.of_kind("operator").items():
-        by_operator[name] = _other_handle(name, partial(_own_count, own))
+    for name, operator in registry.of_kind("operator").items():
+        by_operator[name] = _other_handle(name, partial(_own_count, operator))
     return by_operator
 
 
-def _own_count(own: OwnOperator, inputs: list[Any], outputs: list[Any]) -> float:
+def _own_count(operator: OwnOperator, inputs: list[Any], outputs: list[Any]) -> float:
     """Returns the multiply-adds of an operator by the rule of a user.
 
     Raises:
@@ -248,12 +248,12 @@ def _own_count(own: OwnOperator, inputs: list[Any], outputs: list[Any]) -> float
     given = [get_shape(value) for value in inputs]
     made = [get_shape(value) for value in outputs]
     try:
-        number = float(own.count(given, made))
+        number = float(operator.count(given, made))
     except Exception as error:
         raise UncountedOperator(
-            f"the rule for {own.name} fails with the shapes {given} and {made}:"
+            f"the rule for {operator.name} fails with the shapes {given} and {made}:"
             f" {type(error).__name__}: {error}"
         ) from error
     if not 0 <= number < math.inf:
-        raise UncountedOperator(f"the rule for {own.name} returns {number}")
+        raise UncountedOperator(f"the rule for {operator.name} returns {number}")
     return number

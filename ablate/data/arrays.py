@@ -67,13 +67,13 @@ def load(data: Data) -> Arrays:
         images, labels, test_images, test_labels = _npz(Path(data.path))
     else:
         images, labels, test_images, test_labels = _torchvision(data)
-    for wanted, got, split in (
+    for number, got, split in (
         (data.train_images, len(images), "train"),
         (data.test_images, len(test_images), "test"),
     ):
-        if wanted and wanted > got:
+        if number and number > got:
             raise DataError(
-                f"data: {split}_images = {wanted}, but {data.name} has only {got}"
+                f"data: {split}_images = {number}, but {data.name} has only {got}"
                 f" {split} images"
             )
     train, held_out = parted(
@@ -90,16 +90,16 @@ def load(data: Data) -> Arrays:
     )
 
 
-def drawn(available: int, wanted: int | None, seed: int = 0) -> Tensor:
+def drawn(available: int, number: int | None, seed: int = 0) -> Tensor:
     """Returns the indices of a subset; all, in order, if `wanted` is None.
 
     The draw is uniform and depends on the numbers and the seed alone. A subset of the
     first images would not do, as files are often ordered by class.
     """
-    if not wanted:
+    if not number:
         return torch.arange(available)
     order = torch.randperm(available, generator=_generator(seed, SUBSET))
-    return order[:wanted]
+    return order[:number]
 
 
 def parted(indices: Tensor, validation: float, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -71,13 +71,13 @@ def normalisation(data: Data, images: Tensor) -> tuple[Tensor, Tensor]:
         both float32 (1, channels, 1, 1).
     """
     if data.mean:
-        said = (
+        message = (
             torch.tensor([data.mean, data.std], dtype=torch.float64).reshape(
                 2, 1, -1, 1, 1
             )
             * 255
         )
-        mean, std = said.expand(2, 1, data.channels, 1, 1).float()
+        mean, std = message.expand(2, 1, data.channels, 1, 1).float()
         return mean, std
     # The first images are enough for an estimate. The bound on the deviation avoids a
     # division by zero for a constant channel.
@@ -140,12 +140,12 @@ class MemoryBatches:
             )
 
     def test(self, whole: bool = False, validation: bool = False) -> Iterator[Batch]:
-        mine = slice(None) if whole else self._share.test()
+        share = slice(None) if whole else self._share.test()
         images, labels = self._validation if validation else self._test
         for start in range(0, len(images), 512):
-            taken = images[start : start + 512][mine]
+            taken = images[start : start + 512][share]
             if len(taken):
-                yield self._normalise(taken), labels[start : start + 512][mine]
+                yield self._normalise(taken), labels[start : start + 512][share]
 
     def _normalise(self, images: Tensor) -> Tensor:
         normal = (images.float() - self._mean) / self._std

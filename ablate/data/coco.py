@@ -55,8 +55,8 @@ class CocoScenes:
         numbers = category_numbers(content)
         self._by_image: dict[int, list[dict[str, Any]]] = {}
         for annotation in content["annotations"]:
-            told = {**annotation, "category_id": numbers[annotation["category_id"]]}
-            self._by_image.setdefault(annotation["image_id"], []).append(told)
+            numbered = {**annotation, "category_id": numbers[annotation["category_id"]]}
+            self._by_image.setdefault(annotation["image_id"], []).append(numbered)
         images = _images_with_objects(content)
         if not images:
             raise DataError(_no_objects(self._folder))
@@ -78,20 +78,23 @@ class CocoScenes:
                 " the annotations"
             )
         objects = self._objects(image)
-        boxes = torch.tensor([one["bbox"] for one in objects], dtype=torch.float32)
+        boxes = torch.tensor(
+            [annotation["bbox"] for annotation in objects], dtype=torch.float32
+        )
         boxes = boxes.reshape(-1, 4)
         # From left, top, width, height.
         boxes[:, 2:] += boxes[:, :2]
         boxes[:, 0::2] = boxes[:, 0::2].clamp(0, width)
         boxes[:, 1::2] = boxes[:, 1::2].clamp(0, height)
         empty = torch.zeros(height, width, dtype=torch.uint8)
-        masks = [self._mask(one, height, width) for one in objects]
+        masks = [self._mask(annotation, height, width) for annotation in objects]
         return Scene(
             image=pixels,
             objects={
                 "boxes": boxes,
                 "labels": torch.tensor(
-                    [one["category_id"] for one in objects], dtype=torch.int64
+                    [annotation["category_id"] for annotation in objects],
+                    dtype=torch.int64,
                 ),
                 "masks": torch.stack([empty, *masks])[1:],
             },
@@ -102,15 +105,15 @@ class CocoScenes:
     def _mask(self, annotation: dict[str, Any], height: int, width: int) -> Tensor:
         if not self._masks:
             return torch.zeros(height, width, dtype=torch.uint8)
-        told = annotation.get("segmentation")
-        if not told:
+        segmentation = annotation.get("segmentation")
+        if not segmentation:
             raise DataError(
                 f"data: annotation {annotation.get('id')} of {self._folder} has no"
                 " segmentation, and a head with masks needs one for each object; use"
                 " head: detr"
             )
         try:
-            return torch.from_numpy(decoded(told, height, width))
+            return torch.from_numpy(decoded(segmentation, height, width))
         except DataError:
             raise
         # The decoder raises what it happens to meet.
@@ -123,8 +126,10 @@ class CocoScenes:
 
     def _objects(self, image: dict[str, Any]) -> list[dict[str, Any]]:
         """Returns the annotations that are single objects and visible in the image."""
-        found = self._by_image.get(int(image["id"]), ())
-        return [one for one in found if _is_object(one, image)]
+        annotations = self._by_image.get(int(image["id"]), ())
+        return [
+            annotation for annotation in annotations if _is_object(annotation, image)
+        ]
 
 
 def _file(folder: Path, image: Mapping[str, Any]) -> Path:
@@ -237,12 +242,12 @@ def read_annotations(path: str, split: str) -> dict[str, Any]:
     _check_items(file, content)
     # A reference to nothing would fail at the first batch that needs it, hours later.
     for field, key in (("category_id", "categories"), ("image_id", "images")):
-        known = {one["id"] for one in content[key]}
-        for number, one in enumerate(content["annotations"]):
-            if one[field] not in known:
+        ids = {item["id"] for item in content[key]}
+        for number, annotation in enumerate(content["annotations"]):
+            if annotation[field] not in ids:
                 raise DataError(
                     f"data: {file}: annotations[{number}] has the {field}"
-                    f" {one[field]}, which is not in {key}"
+                    f" {annotation[field]}, which is not in {key}"
                 )
     return content
 
@@ -315,16 +320,16 @@ def _is_finite(number: Any) -> bool:
 
 def category_numbers(content: dict[str, Any]) -> dict[int, int]:
     """Returns the label of each category, from 1 in the order of their numbers."""
-    found = sorted(int(one["id"]) for one in content["categories"])
-    return {number: label for label, number in enumerate(found, 1)}
+    ids = sorted(int(category["id"]) for category in content["categories"])
+    return {number: label for label, number in enumerate(ids, 1)}
 
 
 def _category_names(content: dict[str, Any]) -> dict[int, str]:
     """Returns the names of the categories that have one."""
     return {
-        int(one["id"]): str(one["name"])
-        for one in content["categories"]
-        if "name" in one
+        int(category["id"]): str(category["name"])
+        for category in content["categories"]
+        if "name" in category
     }
 
 
@@ -339,8 +344,8 @@ def _no_objects(folder: Path) -> str:
     )
 
 
-def _missing(path: str, found: Path) -> str:
+def _missing(path: str, file: Path) -> str:
     return (
-        f"data: {found} is missing; coco needs train2017/, val2017/ and"
+        f"data: {file} is missing; coco needs train2017/, val2017/ and"
         f" annotations/instances_{{train,val}}2017.json under {shortened(path)}"
     )

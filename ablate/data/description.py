@@ -112,13 +112,13 @@ def describe(
     )
 
 
-def _refuse_more(split: str, wanted: int | None, available: int, name: str) -> None:
+def _refuse_more(split: str, number: int | None, available: int, name: str) -> None:
     """Raises DataError if a split has fewer images than asked for.
 
     `available` is 0 if only the files tell.
     """
-    if wanted and available and wanted > available:
-        raise DataError(f"data: {split}_images = {wanted}, but {name} has {available}")
+    if number and available and number > available:
+        raise DataError(f"data: {split}_images = {number}, but {name} has {available}")
 
 
 def _content_of(

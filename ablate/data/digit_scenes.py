@@ -58,10 +58,10 @@ class DigitScenes:
             digit = self._images[chosen].repeat(scale, 0).repeat(scale, 1)
             length = SIDE * scale
             top, left = draw.integers(0, self._side - length + 1, 2)
-            place = (slice(top, top + length), slice(left, left + length))
+            region = (slice(top, top + length), slice(left, left + length))
             ink = digit > INK
-            canvas[place][ink] = digit[ink] * 15
-            owner[place][ink] = number
+            canvas[region][ink] = digit[ink] * 15
+            owner[region][ink] = number
             labels.append(int(self._labels[chosen]) + 1)
             whole.append(int(ink.sum()))
         return _scene(canvas, owner, labels, whole)
@@ -107,7 +107,7 @@ def _annotations(objects: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
     """Returns objects in the form of COCO's files."""
     from ablate.data.masks import encoded
 
-    told = []
+    described = []
     for box, label, mask in zip(
         objects["boxes"].tolist(),
         objects["labels"].tolist(),
@@ -115,7 +115,7 @@ def _annotations(objects: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
         strict=True,
     ):
         left, top, right, bottom = box
-        told.append(
+        described.append(
             {
                 "bbox": [left, top, right - left, bottom - top],
                 "area": int(mask.sum()),
@@ -124,7 +124,7 @@ def _annotations(objects: dict[str, torch.Tensor]) -> list[dict[str, Any]]:
                 "segmentation": encoded(mask.numpy()),
             }
         )
-    return told
+    return described
 
 
 @cache
@@ -133,8 +133,8 @@ def _digits(split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    found: Any = load_digits()
-    images, labels = found.images.astype(np.uint8), found.target.astype(np.int64)
+    digits: Any = load_digits()
+    images, labels = digits.images.astype(np.uint8), digits.target.astype(np.int64)
     train, test, train_labels, test_labels = train_test_split(
         images, labels, test_size=0.2, random_state=0, stratify=labels
     )

@@ -151,8 +151,8 @@ class SceneBatches:
         if not self._data.mean:
             count = min(SAMPLE, len(self._train))
             sample = torch.stack([self._train[index].image for index in range(count)])
-        found = normalisation(self._data, sample)
-        mean, std = (values[0] for values in found)
+        statistics = normalisation(self._data, sample)
+        mean, std = (values[0] for values in statistics)
         return mean, std
 
     def _prepare(self, scene: Scene, drawn: Drawn) -> tuple[Scene, Scene]:
@@ -242,12 +242,12 @@ class _Prepared(Dataset[tuple[Scene, Scene]]):
 
 
 def _subset(available: int, data: Data, split: str) -> Tensor:
-    wanted = data.train_images if split == "train" else data.test_images
-    if wanted and wanted > available:
+    number = data.train_images if split == "train" else data.test_images
+    if number and number > available:
         raise DataError(
-            f"data: {split}_images = {wanted}, but the data set has {available}"
+            f"data: {split}_images = {number}, but the data set has {available}"
         )
-    return drawn(available, wanted, data.split if split == "train" else 0)
+    return drawn(available, number, data.split if split == "train" else 0)
 
 
 def _size(scene: Scene) -> tuple[int, int]:
@@ -319,5 +319,5 @@ def _cropped(scene: Scene, side: int, drawn: Drawn) -> Scene:
     classes = F.pad(scene.classes, (0, beside, 0, below), value=IGNORED)
     top = round(drawn.top * (image.shape[-2] - side))
     left = round(drawn.left * (image.shape[-1] - side))
-    place = (..., slice(top, top + side), slice(left, left + side))
-    return Scene(image=image[place], objects={}, classes=classes[place])
+    region = (..., slice(top, top + side), slice(left, left + side))
+    return Scene(image=image[region], objects={}, classes=classes[region])

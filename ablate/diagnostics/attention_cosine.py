@@ -19,9 +19,9 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
         return {}
     weights = layer.attention[1].weights
     unit, m = normalize(weights, dim=-2), weights.shape[-1]
-    own = unit.square().sum((-1, -2))
+    squares = unit.square().sum((-1, -2))
     if m > 1:
-        return {"": ((unit.sum(-1).square().sum(-1) - own) / (m * (m - 1))).mean(1)}
+        return {"": ((unit.sum(-1).square().sum(-1) - squares) / (m * (m - 1))).mean(1)}
     return {}
 
 

@@ -96,9 +96,11 @@ def _rho(inner: Matrix, outer: Matrix, least: Matrix, greatest: Matrix) -> float
     with warnings.catch_warnings(), contextlib.suppress(cp.error.SolverError):
         warnings.simplefilter("ignore", UserWarning)
         problem.solve(solver=cp.CLARABEL if width + hidden <= LARGE else cp.SCS)
-    found = np.ones(hidden) if t.value is None else np.clip(t.value, 0, None)
+    multipliers = np.ones(hidden) if t.value is None else np.clip(t.value, 0, None)
     return float(
-        _certified(w0, gram, least, greatest, found) * scales[0] ** 2 * scales[1] ** 2
+        _certified(w0, gram, least, greatest, multipliers)
+        * scales[0] ** 2
+        * scales[1] ** 2
     )
 
 
@@ -185,8 +187,8 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
             fc1.weight.double().cpu().numpy(),
             _parts(act, type(base).__name__, fc2, count),
         )
-    found = sampled(fc1, act, fc2, count, x)
-    return {"bound": torch.full_like(found, _KNOWN[module]), "sampled": found}
+    bounds = sampled(fc1, act, fc2, count, x)
+    return {"bound": torch.full_like(bounds, _KNOWN[module]), "sampled": bounds}
 
 
 def _parts(
@@ -203,9 +205,9 @@ def _parts(
         gains = (act.alpha * act.beta).double().cpu().numpy()
     layers = []
     for part in range(count):
-        mine = slice(part * hidden, (part + 1) * hidden)
-        ends = np.stack((gains[mine] * least, gains[mine] * greatest))
-        layers.append((w1[:, mine], ends.min(0), ends.max(0)))
+        channels = slice(part * hidden, (part + 1) * hidden)
+        ends = np.stack((gains[channels] * least, gains[channels] * greatest))
+        layers.append((w1[:, channels], ends.min(0), ends.max(0)))
     return layers
 
 

@@ -39,14 +39,14 @@ def measure(
         UnknownName: there is no such diagnostic.
         DiagnosticError: one cannot be taken here.
     """
-    wanted = [find(name) for name in names]
+    chosen = [find(name) for name in names]
     eye = _Eye(copy.deepcopy(model).eval(), backbone)
     sums: dict[tuple[str, int], Tensor] = {}
     counts: dict[tuple[str, int], int] = {}
     with torch.no_grad():
         for batch in images:
             for index, layer in enumerate(eye.see(batch)):
-                for diagnostic in wanted:
+                for diagnostic in chosen:
                     for ending, values in diagnostic.measure(layer).items():
                         key = (
                             (

@@ -21,9 +21,9 @@ def measure(layer: Layer) -> Mapping[str, Tensor]:
 
     unit = normalize(layer.tokens, dim=-1)
     n = layer.tokens.shape[1]
-    own = unit.square().sum((1, 2))
+    squares = unit.square().sum((1, 2))
     if n > 1:
-        return {"": (unit.sum(1).square().sum(1) - own) / (n * (n - 1))}
+        return {"": (unit.sum(1).square().sum(1) - squares) / (n * (n - 1))}
     return {}
 
 

@@ -233,8 +233,8 @@ class _Server:
             *self._clients.values(),
             *(connection for connection, _ in self._connections.values()),
         )
-        for one in sockets:
-            one.close()
+        for end in sockets:
+            end.close()
         for worker in self._workers:
             os.close(worker)
 
@@ -266,11 +266,11 @@ def _load(client: socket.socket) -> None:
     with contextlib.suppress(Exception), Connection(client.detach()) as connection:
         if not connection.poll(CLIENT_SECONDS):
             return
-        wanted: Data = pickle.loads(connection.recv_bytes())
-        known = catalogue.SETS.get(wanted.name)
+        data: Data = pickle.loads(connection.recv_bytes())
+        data_set = catalogue.SETS.get(data.name)
         # Files are read batch by batch, and data of a user by the user's code, which
         # does not run here.
-        if known is not None and known.kind == "memory":
+        if data_set is not None and data_set.kind == "memory":
             from ablate.data import arrays
 
-            arrays.load(wanted)
+            arrays.load(data)

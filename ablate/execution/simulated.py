@@ -43,8 +43,8 @@ def made_up(trial: Trial, number: int) -> Epoch:
     share = level * (1 - math.exp(-3 * number / trial.recipe.epochs)) + noise
     loss = 4.6 * (1 - share / 100)
     metrics = {}
-    for place, metric in enumerate(tasks.of(trial.architecture).metrics):
-        rising = min(100.0, share + 5 * place)
+    for metric_number, metric in enumerate(tasks.of(trial.architecture).metrics):
+        rising = min(100.0, share + 5 * metric_number)
         metrics[metric.name] = rising if metric.direction == "max" else loss
     return Epoch(
         number=number,

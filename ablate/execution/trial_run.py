@@ -195,13 +195,13 @@ class TrialRun:
         carries the error.
         """
         assert self._training is not None
-        wanted = self._job.diagnostics
-        if not wanted.due(
+        chosen = self._job.diagnostics
+        if not chosen.due(
             epoch, self._job.trial.recipe.epochs
-        ) or self._training.diagnosed(wanted.names):
+        ) or self._training.diagnosed(chosen.names):
             return
         try:
-            yield Measured(self._trial, self._training.diagnose(wanted))
+            yield Measured(self._trial, self._training.diagnose(chosen))
         except FAILURES:
             self._diagnosis_error = traceback.format_exc(limit=-8)
 

@@ -124,26 +124,28 @@ class StoppingRule:
 
 
 def _make(order: Order) -> TrialScheduler:
-    said, epochs = order.scheduler, max(order.epochs, 1)
-    grace = min(said.grace_epochs, epochs)
-    if said.name == "median":
+    declared, epochs = order.scheduler, max(order.epochs, 1)
+    grace = min(declared.grace_epochs, epochs)
+    if declared.name == "median":
         return _Median(
             "epoch",
             order.metric,
             order.direction,
             grace_period=grace,
-            min_samples_required=said.samples,
+            min_samples_required=declared.samples,
         )
-    if said.name == "asha":
+    if declared.name == "asha":
         brackets = 1
     else:
-        brackets = 1 + int(math.log(epochs / grace) / math.log(said.reduction) + 1e-9)
+        brackets = 1 + int(
+            math.log(epochs / grace) / math.log(declared.reduction) + 1e-9
+        )
     return _Brackets(
         "epoch",
         order.metric,
         order.direction,
         max_t=epochs,
         grace_period=grace,
-        reduction_factor=said.reduction,
+        reduction_factor=declared.reduction,
         brackets=brackets,
     )

@@ -66,11 +66,11 @@ def values_of(factor: Factor, settings: Settings) -> dict[str, Level]:
 
     Values that depend on the backbone are left out.
     """
-    said = {
+    levels = {
         p.name: settings.get(factor.full_name(p.name), p.default)
         for p in factor.parameters
     }
-    return {name: level for name, level in said.items() if level is not None}
+    return {name: level for name, level in levels.items() if level is not None}
 
 
 def canonical(settings: Settings) -> dict[str, Level]:

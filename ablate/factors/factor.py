@@ -51,7 +51,7 @@ class OneOf:
     def accepts(self, level: Level) -> bool:
         """Returns whether a level is one of them."""
         return any(
-            type(level) is type(known) and level == known for known in self.levels
+            type(level) is type(allowed) and level == allowed for allowed in self.levels
         )
 
     def __str__(self) -> str:
@@ -422,13 +422,13 @@ class ReadValues(Mapping[str, Level]):
         """Returns the same values without recording what is read."""
         return self._values
 
-    def check(self, said: Settings) -> None:
+    def check(self, settings: Settings) -> None:
         """Raises UnreadParameter if a parameter in `said` was never read."""
         for parameter in self._factor.parameters:
             name = self._factor.full_name(parameter.name)
-            if name in said and parameter.name not in self._seen:
+            if name in settings and parameter.name not in self._seen:
                 raise UnreadParameter(
-                    f"the built model did not read {name} = {said[name]}; a hook of"
+                    f"the built model did not read {name} = {settings[name]}; a hook of"
                     f" factor '{self._factor.name}' must look up"
                     f" values['{parameter.name}'] instead of using a constant"
                 )
@@ -437,10 +437,10 @@ class ReadValues(Mapping[str, Level]):
 def explain_refusal(name: str, parameter: Parameter, level: object) -> str:
     """Returns the message for a level that a parameter does not accept."""
     if isinstance(parameter.allowed, OneOf):
-        known = [str(x) for x in parameter.allowed.levels]
+        levels = [str(x) for x in parameter.allowed.levels]
     else:
-        known = []
+        levels = []
     return (
         f"{name}: {shortened(repr(level))} is not a level; allowed:"
-        f" {parameter.allowed}{did_you_mean(level, known)}"
+        f" {parameter.allowed}{did_you_mean(level, levels)}"
     )

@@ -47,13 +47,13 @@ def make(values: Values, site: Site, original: nn.Module) -> nn.Module:
     )
 
     count = int(values["agelu"])
-    own = type(original.get_submodule("act")).__name__
-    if own != "GELU" or not isinstance(
+    original_activation = type(original.get_submodule("act")).__name__
+    if original_activation != "GELU" or not isinstance(
         getattr(original, "norm", nn.Identity()), nn.Identity
     ):
         raise Infeasible(
             "the factors ffn.* work only on a feed-forward network with GELU and without"
-            f" a norm inside; that of this backbone has {own}"
+            f" a norm inside; that of this backbone has {original_activation}"
         )
     activation = str(values["activation"])
     if values["form"] == "sum":

@@ -66,9 +66,9 @@ def _own_family(backbone: str, family: Family) -> Family:
     like = registry.of_kind("backbone")[backbone].like
     if not like:
         return family
-    known = [name for name, one in families().items() if one.blocks_known]
-    if like not in known:
-        raise UnknownName(f"backbone {backbone}: {unknown('family', like, known)}")
+    names = [name for name, family in families().items() if family.blocks_known]
+    if like not in names:
+        raise UnknownName(f"backbone {backbone}: {unknown('family', like, names)}")
     return family_like(backbone, families()[like])
 
 
@@ -135,8 +135,8 @@ def resolve(
     """
     family = find(backbone)
     backbone = untagged(backbone)
-    own = family.dimensions(backbone)
-    sizes = {f"size.{f.name}": getattr(own, f.name) for f in fields(Dimensions)}
+    numbers = family.dimensions(backbone)
+    sizes = {f"size.{f.name}": getattr(numbers, f.name) for f in fields(Dimensions)}
     kept = {
         name: level
         for name, level in factors.canonical(settings).items()
@@ -160,9 +160,9 @@ def resolve(
 def _code(backbone: str, settings: Settings) -> dict[str, str]:
     """Returns what the user's parts in a network add to its identity."""
     code = factors.identities(settings)
-    own = registry.of_kind("backbone").get(backbone)
-    if own is not None:
-        code |= registry.identity("backbone", own)
+    record = registry.of_kind("backbone").get(backbone)
+    if record is not None:
+        code |= registry.identity("backbone", record)
     return code
 
 

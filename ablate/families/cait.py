@@ -25,14 +25,14 @@ def dimensions(name: str) -> Dimensions:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
 ) -> nn.Module:
     # timm gives every block the same rate of stochastic depth, as CaiT's paper does;
     # elsewhere it rises with depth.
-    timm_models.require_multiple(image_size, wanted.patch_size, name)
-    own = dimensions(name)
-    changed = {"depth": wanted.depth} if wanted.depth != own.depth else {}
-    rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
+    timm_models.require_multiple(image_size, numbers.patch_size, name)
+    unmodified = dimensions(name)
+    changed = {"depth": numbers.depth} if numbers.depth != unmodified.depth else {}
+    rates = timm_models.rates(numbers, "pos_drop_rate", "proj_drop_rate")
     return timm_models.create(
         name, channels, classes, img_size=image_size, **changed, **rates
     )

@@ -31,14 +31,14 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
             heads=block.attn.num_heads if stage else block.attn.heads,
             dropout=0.0,
         )
-        place = BlockPlace(
+        block_place = BlockPlace(
             name,
             site,
             layout="grid",
             ffn_layout="grid",
             attention="attn" if stage else None,
         )
-        places.append(place)
+        places.append(block_place)
     # The feed-forward networks behind class attention see the class token alone. IFFN
     # replaces them too; only then do its printed parameters come out.
     for index, block in enumerate(lvt.class_blocks):

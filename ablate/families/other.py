@@ -37,12 +37,12 @@ def image_size(name: str) -> int:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
 ) -> nn.Module:
     # A rate of 0 is passed too: some models of timm have other defaults.
     arguments: dict[str, Any] = {"img_size": image_size}
     for dimension, argument in ARGUMENTS.items():
-        arguments[argument] = getattr(wanted, dimension)
+        arguments[argument] = getattr(numbers, dimension)
     try:
         model = _create(name, channels, classes, arguments)
     except Infeasible:
@@ -87,8 +87,8 @@ def _refused(error: TypeError) -> set[str]:
 
     Python and timm word the message differently.
     """
-    found = re.search(r"unexpected keyword argument(?:\(s\): )?(.*)", str(error))
-    return set(re.findall(r"'(\w+)'", found[1])) if found else set()
+    match = re.search(r"unexpected keyword argument(?:\(s\): )?(.*)", str(error))
+    return set(re.findall(r"'(\w+)'", match[1])) if match else set()
 
 
 REASON = "ablate does not know the blocks of timm's other models"

@@ -33,9 +33,9 @@ def image_size(name: str) -> int:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
 ) -> nn.Module:
-    if wanted != Dimensions():
+    if numbers != Dimensions():
         raise Infeasible(f"sizes and drop rates cannot be changed on {name}")
     try:
         model: nn.Module = registry.of_kind("backbone")[name](
@@ -58,9 +58,9 @@ def family_like(name: str, base: Family) -> Family:
     """The family of one backbone whose blocks are as in another family."""
 
     def create_checked(
-        backbone: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+        backbone: str, image_size: int, channels: int, classes: int, numbers: Dimensions
     ) -> nn.Module:
-        model = create(backbone, image_size, channels, classes, wanted)
+        model = create(backbone, image_size, channels, classes, numbers)
         try:
             base.blocks(model)
         except (AttributeError, TypeError) as error:

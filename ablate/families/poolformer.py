@@ -45,10 +45,10 @@ def blocks(model: nn.Module) -> list[BlockPlace]:
             norm=partial(nn.LayerNorm),
             scaled=True,
         )
-        place = BlockPlace(
+        block_place = BlockPlace(
             name, site, layout="image", ffn_layout="image", attention=None
         )
-        places.append(place)
+        places.append(block_place)
     return places
 
 

@@ -32,29 +32,32 @@ def dimensions(name: str) -> Dimensions:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
 ) -> nn.Module:
     """Returns timm's model.
 
     The window does not change with the image side, unless `size.window` says otherwise.
     """
-    own = dimensions(name)
-    if image_size < 8 * wanted.patch_size:
+    unmodified = dimensions(name)
+    if image_size < 8 * numbers.patch_size:
         raise Infeasible(
             f"{name} halves its token grid three times; an image side of {image_size}"
             " is too small"
         )
-    timm_models.require_multiple(image_size, wanted.patch_size, name)
-    if wanted.window != own.window and wanted.window > image_size // wanted.patch_size:
+    timm_models.require_multiple(image_size, numbers.patch_size, name)
+    if (
+        numbers.window != unmodified.window
+        and numbers.window > image_size // numbers.patch_size
+    ):
         raise Infeasible(
-            f"size.window = {wanted.window} is larger than the"
-            f" {image_size // wanted.patch_size} tokens of a side"
+            f"size.window = {numbers.window} is larger than the"
+            f" {image_size // numbers.patch_size} tokens of a side"
         )
-    if wanted.window != own.window:
-        changed = {"window_size": wanted.window}
+    if numbers.window != unmodified.window:
+        changed = {"window_size": numbers.window}
     else:
         changed = {}
-    rates = timm_models.rates(wanted, "proj_drop_rate")
+    rates = timm_models.rates(numbers, "proj_drop_rate")
     return timm_models.create(
         name, channels, classes, img_size=image_size, **changed, **rates
     )

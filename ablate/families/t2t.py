@@ -37,21 +37,21 @@ def dimensions(name: str) -> Dimensions:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
 ) -> nn.Module:
     timm_models.require_multiple(image_size, 16, name)
-    if wanted.drop_path and wanted.depth == 1:
+    if numbers.drop_path and numbers.depth == 1:
         raise Infeasible(
             "drop.path is 0 in the first block and rises linearly in the blocks after"
             " it; with size.depth = 1, it has no effect"
         )
-    own = dimensions(name)
+    unmodified = dimensions(name)
     changed = {
-        key: getattr(wanted, key)
+        key: getattr(numbers, key)
         for key in ("depth", "mlp_ratio")
-        if getattr(wanted, key) != getattr(own, key)
+        if getattr(numbers, key) != getattr(unmodified, key)
     }
-    rates = timm_models.rates(wanted, "drop_rate")
+    rates = timm_models.rates(numbers, "drop_rate")
     return timm_models.create(
         name, channels, classes, img_size=image_size, **changed, **rates
     )

@@ -165,17 +165,17 @@ def problem_with(
 
 
 def rates(
-    wanted: Dimensions, *dropouts: str, attention: bool = True
+    numbers: Dimensions, *dropouts: str, attention: bool = True
 ) -> dict[str, float]:
     """Returns timm's arguments for the drop rates.
 
     `dropouts` has the names of the arguments that mean dropout in this model.
     """
-    arguments = {"drop_path_rate": wanted.drop_path} | dict.fromkeys(
-        dropouts, wanted.dropout
+    arguments = {"drop_path_rate": numbers.drop_path} | dict.fromkeys(
+        dropouts, numbers.dropout
     )
     return arguments | (
-        {"attn_drop_rate": wanted.attention_dropout} if attention else {}
+        {"attn_drop_rate": numbers.attention_dropout} if attention else {}
     )
 
 

@@ -85,20 +85,20 @@ def image_size(name: str) -> int:
     return int(_plain(name).patch_embed.img_size[0])
 
 
-def _refuse(wanted: Dimensions, image_size: int) -> None:
+def _refuse(numbers: Dimensions, image_size: int) -> None:
     """Raises Infeasible if no ViT can have these numbers."""
-    if min(wanted.width, wanted.depth, wanted.heads) < 1:
+    if min(numbers.width, numbers.depth, numbers.heads) < 1:
         raise Infeasible("backbone vit needs size.width, size.depth and size.heads")
-    if wanted.width % wanted.heads:
+    if numbers.width % numbers.heads:
         raise Infeasible(
-            f"size.heads = {wanted.heads} does not divide size.width = {wanted.width}"
+            f"size.heads = {numbers.heads} does not divide size.width = {numbers.width}"
         )
-    if image_size % wanted.patch_size:
+    if image_size % numbers.patch_size:
         raise Infeasible(
-            f"patch size {wanted.patch_size} does not divide the image size"
+            f"patch size {numbers.patch_size} does not divide the image size"
             f" {image_size}; set data.image_size or size.patch_size"
         )
-    if wanted.drop_path and wanted.depth == 1:
+    if numbers.drop_path and numbers.depth == 1:
         raise Infeasible(
             "drop.path is 0 in the first block and rises linearly in the blocks after"
             " it; with size.depth = 1, it has no effect"
@@ -106,7 +106,7 @@ def _refuse(wanted: Dimensions, image_size: int) -> None:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, wanted: Dimensions
+    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
 ) -> nn.Module:
     """Returns timm's model with the wanted numbers.
 
@@ -114,8 +114,8 @@ def create(
     """
     from timm.models.vision_transformer import VisionTransformer
 
-    _refuse(wanted, image_size)
-    own = dimensions(name)
+    _refuse(numbers, image_size)
+    unmodified = dimensions(name)
     arguments: dict[str, Any] = {"img_size": image_size}
     # What equals the backbone's own is left to timm, so that a cell without edits is
     # timm's own network.
@@ -127,21 +127,21 @@ def create(
         "mlp_ratio": "mlp_ratio",
     }
     for ours, theirs in timm_names.items():
-        if name == NAME or getattr(wanted, ours) != getattr(own, ours):
-            arguments[theirs] = getattr(wanted, ours)
-    if name == NAME or wanted.pool != own.pool:
-        arguments |= _pooling(name, wanted.pool)
+        if name == NAME or getattr(numbers, ours) != getattr(unmodified, ours):
+            arguments[theirs] = getattr(numbers, ours)
+    if name == NAME or numbers.pool != unmodified.pool:
+        arguments |= _pooling(name, numbers.pool)
     # A rate of 0 is what timm has without the argument.
-    rates = timm_models.rates(wanted, "pos_drop_rate", "proj_drop_rate")
-    if wanted.head_dropout:
-        rates["drop_rate"] = wanted.head_dropout
+    rates = timm_models.rates(numbers, "pos_drop_rate", "proj_drop_rate")
+    if numbers.head_dropout:
+        rates["drop_rate"] = numbers.head_dropout
     arguments |= {rate: value for rate, value in rates.items() if value}
     made: nn.Module
     if name == NAME:
         made = VisionTransformer(in_chans=channels, num_classes=classes, **arguments)
     else:
         made = timm_models.create(name, channels, classes, **arguments)
-    if wanted.pool == "distilled" != own.pool:
+    if numbers.pool == "distilled" != unmodified.pool:
         _add_distillation_token(made, name)
     return made
 

@@ -61,15 +61,15 @@ class DETR(nn.Module):
         logits, boxes = self._predict(images, sizes)
         probabilities = logits[-1].softmax(-1)[..., :-1]
         scores, labels = probabilities.max(-1)
-        found = []
+        detections = []
         for index, (height, width) in enumerate(sizes_of(images, sizes)):
             scale = boxes.new_tensor([width, height, width, height])
             corners = box_convert(boxes[-1][index], "cxcywh", "xyxy") * scale
-            found.append(
+            detections.append(
                 # Labels of objects count from 1.
                 {"boxes": corners, "scores": scores[index], "labels": labels[index] + 1}
             )
-        return found
+        return detections
 
     def losses(
         self, images: Tensor, sizes: Sizes, objects: list[Objects]
@@ -79,14 +79,14 @@ class DETR(nn.Module):
         It is summed over the layers of the decoder.
         """
         logits, boxes = self._predict(images, sizes)
-        wanted = []
+        targets = []
         for one, (height, width) in zip(objects, sizes, strict=True):
             scale = boxes.new_tensor([width, height, width, height])
             relative = box_convert(one["boxes"] / scale, "xyxy", "cxcywh")
-            wanted.append({"class_labels": one["labels"] - 1, "boxes": relative})
+            targets.append({"class_labels": one["labels"] - 1, "boxes": relative})
         loss, _, _ = ForObjectDetectionLoss(
             logits[-1],
-            wanted,
+            targets,
             images.device,
             boxes[-1],
             self.config,

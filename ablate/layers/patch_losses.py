@@ -48,8 +48,8 @@ def cosine_loss(last: Tensor) -> Tensor:
     unit = F.normalize(exact(last), dim=-1)
     n = last.shape[1]
     every = unit.sum(1).square().sum(-1)
-    own = unit.square().sum((-1, -2))
-    return ((every - own) / (n * (n - 1))).mean()
+    squares = unit.square().sum((-1, -2))
+    return ((every - squares) / (n * (n - 1))).mean()
 
 
 def contrastive_loss(first: Tensor, last: Tensor) -> Tensor:
@@ -176,8 +176,8 @@ def published_mixing_loss(own: Tensor, other: Tensor, regions: Regions) -> Tenso
 
 def _divergence(logits: Tensor, labels: Tensor) -> Tensor:
     target = labels.to(torch.promote_types(logits.dtype, torch.float32))
-    found = torch.log(exact(logits).softmax(-1) + TINY)
-    return (torch.xlogy(target, target) - target * found).sum(-1).mean()
+    predicted = torch.log(exact(logits).softmax(-1) + TINY)
+    return (torch.xlogy(target, target) - target * predicted).sum(-1).mean()
 
 
 class PublishedPatchLosses(nn.Module):
@@ -212,9 +212,9 @@ class PublishedPatchLosses(nn.Module):
     def forward(self, first: Tensor, last: Tensor, labels: Regions) -> Tensor:
         total = last.new_zeros((), dtype=torch.promote_types(last.dtype, torch.float32))
         if self.mixing:
-            own = self.head(self.drop(region_means(last, labels.mask)))
+            logits = self.head(self.drop(region_means(last, labels.mask)))
             other = self.head(self.drop(region_means(last, 1 - labels.mask)))
-            total = total + self.mixing * published_mixing_loss(own, other, labels)
+            total = total + self.mixing * published_mixing_loss(logits, other, labels)
         if self.contrastive:
             total = total + self.contrastive * published_contrastive_loss(
                 first, last, self.grid

@@ -47,16 +47,16 @@ class Found:
     masks: Sequence[dict[str, Any]] | None = None
 
 
-def average_precision(found: Sequence[Found], classes: int) -> dict[str, float]:
+def average_precision(scenes: Sequence[Found], classes: int) -> dict[str, float]:
     """Returns `box_` and each name of `NUMBERS`, in per cent, and those of masks if any.
 
     A network that sees nothing has 0. A size that no object has is left out.
     """
     kinds = {"box": "bbox"}
-    if all(one.masks is not None for one in found):
+    if all(scene.masks is not None for scene in scenes):
         kinds["mask"] = "segm"
-    truth = truth_of(found, classes)
-    predicted = predictions_of(found)
+    truth = truth_of(scenes, classes)
+    predicted = predictions_of(scenes)
     names = [name for name in NUMBERS if _occurs(name, truth)]
     values = {}
     for kind, by in kinds.items():
@@ -78,20 +78,20 @@ def _occurs(name: str, truth: dict[str, Any]) -> bool:
     )
 
 
-def truth_of(found: Sequence[Found], classes: int) -> dict[str, Any]:
+def truth_of(scenes: Sequence[Found], classes: int) -> dict[str, Any]:
     """Returns what there is, as a file of COCO's annotations."""
     images = []
     annotations: list[dict[str, Any]] = []
-    for number, one in enumerate(found, 1):
-        height, width = one.size
+    for number, scene in enumerate(scenes, 1):
+        height, width = scene.size
         images.append({"id": number, "height": height, "width": width})
-        for told in one.annotations:
-            width_of_box, height_of_box = told["bbox"][2:]
+        for annotation in scene.annotations:
+            width_of_box, height_of_box = annotation["bbox"][2:]
             annotations.append(
                 {
                     # An annotation may have no area.
                     "area": width_of_box * height_of_box,
-                    **told,
+                    **annotation,
                     "id": len(annotations) + 1,
                     "image_id": number,
                 }
@@ -100,21 +100,21 @@ def truth_of(found: Sequence[Found], classes: int) -> dict[str, Any]:
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
-def predictions_of(found: Sequence[Found]) -> list[dict[str, Any]]:
+def predictions_of(scenes: Sequence[Found]) -> list[dict[str, Any]]:
     """Returns what a network saw, as a file of COCO's results."""
     predicted = []
-    for number, one in enumerate(found, 1):
-        for index in range(len(one.boxes)):
-            left, top, right, bottom = (float(side) for side in one.boxes[index])
-            told: dict[str, Any] = {
+    for number, scene in enumerate(scenes, 1):
+        for index in range(len(scene.boxes)):
+            left, top, right, bottom = (float(side) for side in scene.boxes[index])
+            prediction: dict[str, Any] = {
                 "image_id": number,
-                "category_id": int(one.labels[index]),
+                "category_id": int(scene.labels[index]),
                 "bbox": [left, top, right - left, bottom - top],
-                "score": float(one.scores[index]),
+                "score": float(scene.scores[index]),
             }
-            if one.masks is not None:
-                told["segmentation"] = one.masks[index]
-            predicted.append(told)
+            if scene.masks is not None:
+                prediction["segmentation"] = scene.masks[index]
+            predicted.append(prediction)
     return predicted
 
 
@@ -127,8 +127,8 @@ def _summary(
         return np.zeros(len(NUMBERS))
     # It prints what it does.
     with contextlib.redirect_stdout(io.StringIO()):
-        known = COCO(truth)
-        evaluated = COCOeval_faster(known, known.loadRes(predicted), by)
+        truths = COCO(truth)
+        evaluated = COCOeval_faster(truths, truths.loadRes(predicted), by)
         evaluated.evaluate()
         evaluated.accumulate()
         evaluated.summarize()

@@ -150,8 +150,8 @@ class Classification:
     def sums(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Returns what each measure adds up over a batch: float64 (measures)."""
         logits = logits.float()
-        found = [measure.sum(logits, labels) for measure in self._measures]
-        return torch.stack([one.double() for one in found])
+        sums = [measure.sum(logits, labels) for measure in self._measures]
+        return torch.stack([total.double() for total in sums])
 
     def first_images(self, count: int) -> Iterator[Tensor]:
         return first_images(self.batches, count)
@@ -169,5 +169,5 @@ def _parts_of(
             patches.other.tensor_split(count),
             strict=True,
         )
-        return [Regions(patches.mask, own, other) for own, other in labels]
+        return [Regions(patches.mask, label, other) for label, other in labels]
     return patches.tensor_split(count)

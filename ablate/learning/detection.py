@@ -50,20 +50,20 @@ class Detection(SceneWork):
     def evaluate(
         self, model: nn.Module, tools: Evaluating, *, validation: bool
     ) -> dict[str, float]:
-        found: list[Found] = []
+        scenes: list[Found] = []
         for batch in self.batches.test(validation=validation):
             tools.beat()
             with tools.autocast():
                 seen = model(batch.images, batch.sizes)
-            found += _found(batch, seen)
-        return average_precision(found, self._classes)
+            scenes += _found(batch, seen)
+        return average_precision(scenes, self._classes)
 
 
 def _found(batch: SceneBatch, seen: list[Objects]) -> list[Found]:
     """Returns what a network saw beside what there is, in the original images."""
     from torchvision.models.detection.roi_heads import paste_masks_in_image
 
-    found = []
+    detected = []
     for objects, size, original, scene in zip(
         seen, batch.sizes, batch.originals, batch.scenes, strict=True
     ):
@@ -78,8 +78,8 @@ def _found(batch: SceneBatch, seen: list[Objects]) -> list[Found]:
             small = objects["masks"].detach().float().cpu()
             whole = paste_masks_in_image(small, boxes, original)
             # Codes, because the masks of a whole data set would not fit into memory.
-            masks = [encoded((one > 0.5).numpy()) for one in whole[:, 0]]
-        found.append(
+            masks = [encoded((mask > 0.5).numpy()) for mask in whole[:, 0]]
+        detected.append(
             Found(
                 size=original,
                 annotations=scene.annotations,
@@ -89,4 +89,4 @@ def _found(batch: SceneBatch, seen: list[Objects]) -> list[Found]:
                 masks=masks,
             )
         )
-    return found
+    return detected

@@ -45,9 +45,9 @@ class FunctionLoss(nn.Module):
         AblateError: the function returns something else.
     """
 
-    def __init__(self, own: OwnLoss) -> None:
+    def __init__(self, loss: OwnLoss) -> None:
         super().__init__()
-        self.own = own
+        self.own = loss
 
     def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
         loss = self.own(logits, targets)

@@ -14,8 +14,10 @@ from ablate.records.own_parts import OwnMetric
 def metrics_of(trial: Trial) -> list[OwnMetric]:
     """The users' metrics that belong to a trial."""
     # The plan has refused names of built-in metrics.
-    known: Mapping[str, OwnMetric] = registry.of_kind("metric")
-    return [metric for name, metric in known.items() if f"metric {name}" in trial.code]
+    metrics: Mapping[str, OwnMetric] = registry.of_kind("metric")
+    return [
+        metric for name, metric in metrics.items() if f"metric {name}" in trial.code
+    ]
 
 
 def refuse_not_finite(measured: Mapping[str, float], epoch: int) -> None:

@@ -37,8 +37,8 @@ class PatchTerms(nn.Module):
         if not losses:
             return
         family = families.find(architecture.backbone)
-        place = places_of(model)[0]
-        self.grid, prefix = place.site.grid, place.site.prefix
+        first_block = places_of(model)[0]
+        self.grid, prefix = first_block.site.grid, first_block.site.prefix
         self.mixes_patches = factors.mixes_patches(architecture.settings)
         norm = model.get_submodule(family.last_norm)
         # If timm's ViT averages tokens, it normalises the mean with a norm of another
@@ -54,16 +54,16 @@ class PatchTerms(nn.Module):
 
         def enter(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             if module.training:
-                self._first = to_tokens(inputs[0], place.layout)[:, prefix:]
+                self._first = to_tokens(inputs[0], first_block.layout)[:, prefix:]
 
         def leave(module: nn.Module, inputs: Any, output: Tensor) -> None:
             if module.training:
-                self._last = own_norm(to_tokens(output, place.layout)[:, prefix:])
+                self._last = own_norm(to_tokens(output, first_block.layout)[:, prefix:])
 
         if self.mixes_patches:
             model.get_submodule("patch_embed").register_forward_hook(embed)
         else:
-            model.get_submodule(place.name).register_forward_pre_hook(enter)
+            model.get_submodule(first_block.name).register_forward_pre_hook(enter)
         norm.register_forward_hook(leave)
 
     def forward(self, labels: Tensor | Regions | None) -> Tensor | float:
@@ -128,12 +128,14 @@ class PatchMixup(Mixup):  # type: ignore[misc]
             (batch, patches, classes).
         """
         off = self.label_smoothing / classes
-        own = F.one_hot(labels, classes).float() * (1 - self.label_smoothing) + off
+        smoothed = F.one_hot(labels, classes).float() * (1 - self.label_smoothing) + off
         share = torch.as_tensor(self.share, device=labels.device)
         area = F.adaptive_avg_pool2d(
             share.expand(1, 1, *(share.shape or grid)), grid
         ).reshape(1, -1, 1)
-        mixed: Tensor = area * own[:, None] + (1 - area) * own.flip(0)[:, None]
+        mixed: Tensor = (
+            area * smoothed[:, None] + (1 - area) * smoothed.flip(0)[:, None]
+        )
         return mixed
 
 

@@ -33,7 +33,7 @@ def parts_of(
     bounds = [images * number // count for number in range(count + 1)]
     parts = []
     for start, end in itertools.pairwise(bounds):
-        piece = tuple(one[start:end] for one in inputs)
+        piece = tuple(values[start:end] for values in inputs)
         parts.append(Part(piece, sum(counts[start:end]) / total))
     return Batch(tuple(parts), images)
 

@@ -32,10 +32,10 @@ class Step(nn.Module):
 
 def _loss(logits: Tensor, classes: Tensor) -> Tensor:
     whole = enlarged(logits, (classes.shape[-2], classes.shape[-1]))
-    wanted = classes.long()
-    total = F.cross_entropy(whole, wanted, ignore_index=IGNORED, reduction="sum")
+    targets = classes.long()
+    total = F.cross_entropy(whole, targets, ignore_index=IGNORED, reduction="sum")
     # A batch may have no pixel with a class.
-    return total / (wanted != IGNORED).sum().clamp_min(1)
+    return total / (targets != IGNORED).sum().clamp_min(1)
 
 
 def enlarged(logits: Tensor, size: tuple[int, int]) -> Tensor:
@@ -59,8 +59,8 @@ class Segmentation(SceneWork):
 
     def train(self, order: torch.Generator) -> Iterator[Batch]:
         for batch in self.batches.train(order):
-            known = (batch.classes != IGNORED).flatten(1).sum(1).tolist()
-            yield parts_of((batch.images, batch.classes), self._accumulate, known)
+            labelled = (batch.classes != IGNORED).flatten(1).sum(1).tolist()
+            yield parts_of((batch.images, batch.classes), self._accumulate, labelled)
 
     def evaluate(
         self, model: nn.Module, tools: Evaluating, *, validation: bool
@@ -74,11 +74,13 @@ class Segmentation(SceneWork):
                 logits = model(batch.images)
             size = (batch.images.shape[-2], batch.images.shape[-1])
             whole = enlarged(logits, size)
-            for one, (height, width), original, scene in zip(
+            for logits_of_scene, (height, width), original, scene in zip(
                 whole, batch.sizes, batch.originals, batch.scenes, strict=True
             ):
                 # Without the padding, in the pixels of the original image.
-                seen = enlarged(one[None, :, :height, :width], original).argmax(1)[0]
+                seen = enlarged(
+                    logits_of_scene[None, :, :height, :width], original
+                ).argmax(1)[0]
                 table += confusion(seen, scene.classes.to(seen.device), self._classes)
         if not table.sum():
             raise DataError("data: no pixel of the test images has a class")
@@ -87,8 +89,8 @@ class Segmentation(SceneWork):
 
 def confusion(seen: Tensor, classes: Tensor, count: int) -> Tensor:
     """Returns how many pixels of each class (rows) are seen as each class (columns)."""
-    known = classes != IGNORED
-    pairs = classes[known].long() * count + seen[known]
+    labelled = classes != IGNORED
+    pairs = classes[labelled].long() * count + seen[labelled]
     table = torch.bincount(pairs, minlength=count**2)
     return table.reshape(count, count)
 

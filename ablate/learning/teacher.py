@@ -169,10 +169,10 @@ class Distillation(nn.Module):
         self, logits: Tensor | tuple[Tensor, Tensor], labels: Tensor, taught: Tensor
     ) -> Tensor:
         if isinstance(logits, tuple):
-            own, of_teacher = logits
+            of_student, of_teacher = logits
         else:
-            own, of_teacher = (logits, logits)
-        of_labels: Tensor = self.loss(own, labels)
+            of_student, of_teacher = (logits, logits)
+        of_labels: Tensor = self.loss(of_student, labels)
         return (1 - self.share) * of_labels + self.share * self._teaching(
             of_teacher, taught
         )
@@ -183,9 +183,9 @@ class Distillation(nn.Module):
         if self.kind == "hard":
             return F.cross_entropy(logits, taught.argmax(dim=1))
         log_probabilities = F.log_softmax(logits / self.temperature, dim=1)
-        wanted = F.log_softmax(taught / self.temperature, dim=1)
+        targets = F.log_softmax(taught / self.temperature, dim=1)
         divergence = F.kl_div(
-            log_probabilities, wanted, reduction="batchmean", log_target=True
+            log_probabilities, targets, reduction="batchmean", log_target=True
         )
         per_class = logits.shape[1] if self.kind == "soft-code" else 1
         return divergence * self.temperature**2 / per_class

@@ -103,16 +103,16 @@ def _write(file: Path, made: Array) -> None:
         raise
 
 
-def _tidy(place: Path) -> None:
+def _tidy(folder: Path) -> None:
     """Removes the oldest files if all together take too much space."""
     files = []
-    for file in place.glob("*.npy"):
+    for file in folder.glob("*.npy"):
         if not _OURS.fullmatch(file.name):
             continue
         # Another process may have removed it.
         with contextlib.suppress(FileNotFoundError):
-            known = file.stat()
-            files.append((known.st_mtime, known.st_size, file))
+            stat = file.stat()
+            files.append((stat.st_mtime, stat.st_size, file))
     total = sum(size for _, size, _ in files)
     for _, size, file in sorted(files):
         if total <= MOST_BYTES:

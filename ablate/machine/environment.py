@@ -20,15 +20,15 @@ def seconds(name: str, usual: float, *, or_never: bool = False) -> float:
     Raises:
         AblateError: the value is not a positive number.
     """
-    said = os.environ.get(name, "")
+    value = os.environ.get(name, "")
     try:
-        number = float(said) if said else usual
+        number = float(value) if value else usual
     except ValueError:
         number = math.nan
     if math.isfinite(number) and (number > 0 or (or_never and number == 0)):
         return number
     least = "from 0 up (0: never)" if or_never else "above 0"
     raise AblateError(
-        f"{name} = {said!r} is not a number of seconds {least}; set it as in"
+        f"{name} = {value!r} is not a number of seconds {least}; set it as in"
         f" {name}={usual:g}, or unset it"
     )

@@ -20,7 +20,7 @@ OBJECT_STORES = frozenset(
 )
 
 
-def system_of(place: str) -> tuple[Any, str]:
+def system_of(location: str) -> tuple[Any, str]:
     """Returns fsspec's file system for a folder or URL, and the path in it.
 
     Raises:
@@ -29,7 +29,7 @@ def system_of(place: str) -> tuple[Any, str]:
     """
     import fsspec
 
-    protocol, _, rest = place.partition("://")
+    protocol, _, rest = location.partition("://")
     bucket = rest.partition("/")[0]
     user = bucket.rpartition("@")[0]
     if ":" in user and protocol in OBJECT_STORES:
@@ -41,21 +41,21 @@ def system_of(place: str) -> tuple[Any, str]:
             f" {protocol}://BUCKET/PATH"
         )
     try:
-        system: tuple[Any, str] = fsspec.core.url_to_fs(place)
+        system: tuple[Any, str] = fsspec.core.url_to_fs(location)
     except (ValueError, ImportError) as error:
         raise CheckpointError(
-            f"{option('checkpoints')} {place}: {error}; write a folder or a URL of fsspec such as"
-            " s3://BUCKET/PATH"
+            f"{option('checkpoints')} {location}: {error}; write a folder or a URL of fsspec"
+            " such as s3://BUCKET/PATH"
         ) from error
     return system
 
 
-def remove_checkpoint(place: str) -> None:
+def remove_checkpoint(location: str) -> None:
     """Removes a trial's checkpoints.
 
     What cannot be removed stays: it takes disk space, but no result depends on it.
     """
-    system, path = system_of(place)
+    system, path = system_of(location)
     # Each protocol has its own exceptions.
     with contextlib.suppress(Exception):
         system.rm(path, recursive=True)

@@ -204,11 +204,11 @@ def _staged() -> Iterator[Path]:
         yield Path(folder, NAME)
 
 
-def is_url(place: str) -> bool:
-    return "://" in place
+def is_url(location: str) -> bool:
+    return "://" in location
 
 
-def storage(place: str | Path) -> Storage:
+def storage(location: str | Path) -> Storage:
     """Returns the storage of a trial's checkpoint by folder or URL.
 
     A `file://` URL is a folder.
@@ -216,17 +216,17 @@ def storage(place: str | Path) -> Storage:
     Raises:
         CheckpointError: the protocol is unknown, or its package is not installed.
     """
-    if not is_url(str(place)):
-        return Folder(Path(place))
+    if not is_url(str(location)):
+        return Folder(Path(location))
     from fsspec.implementations.local import LocalFileSystem
 
-    system, path = system_of(str(place))
+    system, path = system_of(str(location))
     if type(system) is LocalFileSystem:
         return Folder(Path(path))
     return Remote(system, path.rstrip("/"))
 
 
-def try_out(place: str) -> None:
+def try_out(location: str) -> None:
     """Writes to a URL, reads it back and removes it.
 
     A wrong URL is thus reported before anything is trained. A folder needs no test.
@@ -234,7 +234,7 @@ def try_out(place: str) -> None:
     Raises:
         CheckpointError: it cannot be written, or does not return what was written.
     """
-    tried = storage(f"{place}/try-{uuid.uuid4().hex}")
+    tried = storage(f"{location}/try-{uuid.uuid4().hex}")
     if isinstance(tried, Folder):
         return
     assert isinstance(tried, Remote)
@@ -247,10 +247,10 @@ def try_out(place: str) -> None:
     except Exception as error:
         # Each protocol has its own exceptions.
         raise CheckpointError(
-            f"{option('checkpoints')} {place} cannot be written: {type(error).__name__}: {error}"
+            f"{option('checkpoints')} {location} cannot be written: {type(error).__name__}: {error}"
         ) from error
     if not whole:
         raise CheckpointError(
-            f"{option('checkpoints')} {place} does not return what was written there;"
+            f"{option('checkpoints')} {location} does not return what was written there;"
             " use another folder or URL"
         )

@@ -73,8 +73,8 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     """
     family = families.find(architecture.backbone)
     values = _values(architecture.settings)
-    wanted = _dimensions(family, architecture.backbone, values)
-    refuse_giants(architecture, wanted)
+    numbers = _dimensions(family, architecture.backbone, values)
+    refuse_giants(architecture, numbers)
     if architecture.head:
         _refuse_head(architecture, family, values)
     side = _built_side(architecture, family)
@@ -83,15 +83,15 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         side,
         architecture.channels,
         architecture.classes,
-        wanted,
+        numbers,
     )
     before = load_weights(model, weights)
     # The places of blocks are read from the unmodified backbone: a factor may remove
     # what identifies them.
     places = family.blocks(model)
     added = _add_tokens(model, family, values)
-    found: Any = model
-    found.places = tuple(
+    module: Any = model
+    module.places = tuple(
         replace(place, site=replace(place.site, prefix=place.site.prefix + added))
         for place in places
     )
@@ -130,8 +130,8 @@ def _refuse_head(
     if family.features is None:
         can = [
             name
-            for name, one in families.families().items()
-            if one.features is not None
+            for name, family in families.families().items()
+            if family.features is not None
         ]
         raise Infeasible(
             f"head {architecture.head} is not defined on {architecture.backbone}; it is"
@@ -180,25 +180,25 @@ def _with_head(
     return network
 
 
-def refuse_giants(architecture: Architecture, wanted: Dimensions) -> None:
+def refuse_giants(architecture: Architecture, numbers: Dimensions) -> None:
     """Raises Infeasible if weights and one image would exceed this machine's memory.
 
     The check comes before any memory is allocated. It is a lower bound: numbers that a
     family does not have, or has several values of, are left out.
     """
-    width, ratio = max(wanted.width, 1), wanted.mlp_ratio
+    width, ratio = max(numbers.width, 1), numbers.mlp_ratio
     if ratio and width * ratio < 1:
         raise Infeasible(
             f"size.mlp_ratio = {ratio:g} is too small: with a width of {width} channels,"
             " the FFN would have no hidden channel"
         )
-    if wanted.patch_size:
-        patches = (architecture.image_size // wanted.patch_size) ** 2
+    if numbers.patch_size:
+        patches = (architecture.image_size // numbers.patch_size) ** 2
     else:
         patches = 0
     image = math.prod(architecture.input_shape)
-    embedding = architecture.channels * wanted.patch_size**2 * width + patches * width
-    blocks = wanted.depth * width**2 * (4 + 2 * ratio)
+    embedding = architecture.channels * numbers.patch_size**2 * width + patches * width
+    blocks = numbers.depth * width**2 * (4 + 2 * ratio)
     # Activations are at least the tokens, times the width of the widest layer's output.
     tokens = patches * width * max(3.0, ratio)
     least = BYTES * (image + embedding + blocks + architecture.classes * width + tokens)
@@ -273,14 +273,17 @@ def _dimensions(
     """
     # Factors edit the numbers one after the other, so that several can change the same
     # one. What counts is the result: a change that is undone needs no support.
-    own = family.dimensions(backbone)
-    wanted = own
+    unmodified = family.dimensions(backbone)
+    numbers = unmodified
     for factor in _active(values):
         if factor.edit_backbone is not None:
-            wanted = factor.edit_backbone(values[factor.name], wanted)
+            numbers = factor.edit_backbone(values[factor.name], numbers)
     for field in fields(Dimensions):
         name = field.name
-        if getattr(wanted, name) != getattr(own, name) and name not in family.sizes:
+        if (
+            getattr(numbers, name) != getattr(unmodified, name)
+            and name not in family.sizes
+        ):
             can = ", ".join(sorted(factor_of(size) for size in family.sizes))
             raise Infeasible(
                 f"{factor_of(name)} cannot be changed on {backbone}; sizes"
@@ -292,7 +295,7 @@ def _dimensions(
                 raise Infeasible(
                     f"{factor.name} is not defined on {backbone}: {family.lacks[part]}"
                 )
-    return wanted
+    return numbers
 
 
 def _add_tokens(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> int:

@@ -49,17 +49,17 @@ class Loaded:
         return some / max(1, some + len(self.new))
 
     def __str__(self) -> str:
-        told = [f"{len(self.taken)} tensors taken from the checkpoint"]
+        lines = [f"{len(self.taken)} tensors taken from the checkpoint"]
         if self.resampled:
-            told += [f"{len(self.resampled)} resampled ({_some(self.resampled)})"]
+            lines += [f"{len(self.resampled)} resampled ({_some(self.resampled)})"]
         if self.kept:
-            told += [f"{len(self.kept)} kept in part ({_some(self.kept)})"]
-        told += [f"{len(self.new)} new ({_some(self.new)})"] if self.new else []
+            lines += [f"{len(self.kept)} kept in part ({_some(self.kept)})"]
+        lines += [f"{len(self.new)} new ({_some(self.new)})"] if self.new else []
         if self.unused:
-            told += [
+            lines += [
                 f"{len(self.unused)} of the checkpoint unused ({_some(self.unused)})"
             ]
-        return "; ".join(told)
+        return "; ".join(lines)
 
 
 def _some(names: frozenset[str]) -> str:
@@ -79,20 +79,20 @@ def load_weights(
         return Loaded()
     # The tensors of a state dict share memory with the network, so copying into them
     # changes the network.
-    own = model.state_dict()
+    state = model.state_dict()
     taken = set[str]()
     resampled = set[str]()
     for name, tensor in weights.items():
-        if name not in own:
+        if name not in state:
             continue
-        fitted = _fitted(name, tensor, own[name])
+        fitted = _fitted(name, tensor, state[name])
         if fitted is not None:
             with torch.no_grad():
-                own[name].copy_(fitted)
+                state[name].copy_(fitted)
             (taken if fitted is tensor else resampled).add(name)
     # A tensor that the backbone took and that is now missing here was changed by a
     # factor: it was made from the checkpoint and is not new.
-    missing = frozenset(own) - taken - resampled
+    missing = frozenset(state) - taken - resampled
     if before is not None:
         early = before.taken | before.resampled
     else:
@@ -115,59 +115,59 @@ def load_weights(
     )
 
 
-def _fitted(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
+def _fitted(name: str, tensor: Tensor, target: Tensor) -> Tensor | None:
     """Returns the tensor in the shape of its place.
 
     That is the tensor itself, or a resampled one, or None if it does not fit.
     """
-    if tensor.shape == place.shape:
+    if tensor.shape == target.shape:
         return tensor
-    fitted = _resampled(name, tensor, place) if tensor.numel() else None
-    if fitted is not None and fitted.shape == place.shape:
+    fitted = _resampled(name, tensor, target) if tensor.numel() else None
+    if fitted is not None and fitted.shape == target.shape:
         return fitted
     return None
 
 
-def _resampled(name: str, tensor: Tensor, place: Tensor) -> Tensor | None:
+def _resampled(name: str, tensor: Tensor, target: Tensor) -> Tensor | None:
     """Returns the tensor at the place's resolution; None if it cannot be resampled."""
     tensor = tensor.float()
     last = name.rpartition(".")[2]
     if (
         last == "pos_embed"
-        and tensor.ndim == place.ndim == 3
-        and tensor.shape[::2] == place.shape[::2]
+        and tensor.ndim == target.ndim == 3
+        and tensor.shape[::2] == target.shape[::2]
     ):
-        return _position_embedding(tensor, place)
+        return _position_embedding(tensor, target)
     if (
         last == "relative_position_bias_table"
-        and tensor.ndim == place.ndim == 2
-        and tensor.shape[1] == place.shape[1]
+        and tensor.ndim == target.ndim == 2
+        and tensor.shape[1] == target.shape[1]
     ):
         from timm.layers import resize_rel_pos_bias_table
 
-        side = (round(place.shape[0] ** 0.5) + 1) // 2
+        side = (round(target.shape[0] ** 0.5) + 1) // 2
         with warnings.catch_warnings():
             # torch warns about how timm's interpolation indexes: one warning is a
             # deprecation, the other about speed.
             warnings.simplefilter("ignore", UserWarning)
             table: Tensor = resize_rel_pos_bias_table(
-                tensor, (side, side), tuple(place.shape)
+                tensor, (side, side), tuple(target.shape)
             )
         return table
     if (
         last == "weight"
-        and tensor.ndim == place.ndim == 4
-        and tensor.shape[:2] == place.shape[:2]
+        and tensor.ndim == target.ndim == 4
+        and tensor.shape[:2] == target.shape[:2]
         and "patch_embed" in name
     ):
         from timm.layers.patch_embed import resample_patch_embed
 
-        kernel: Tensor = resample_patch_embed(tensor, list(place.shape[2:]))
+        kernel: Tensor = resample_patch_embed(tensor, list(target.shape[2:]))
         return kernel
     return None
 
 
-def _position_embedding(tensor: Tensor, place: Tensor) -> Tensor | None:
+def _position_embedding(tensor: Tensor, target: Tensor) -> Tensor | None:
     """Interpolates position embeddings over the grid.
 
     The numbers of prefix tokens follow from the tokens beside the largest square.
@@ -177,12 +177,12 @@ def _position_embedding(tensor: Tensor, place: Tensor) -> Tensor | None:
     from timm.layers import resample_abs_pos_embed
 
     old = _square_and_rest(tensor.shape[1])
-    new = _square_and_rest(place.shape[1])
+    new = _square_and_rest(target.shape[1])
     if old is None or new is None:
         return None
     shared = min(old[1], new[1])
     prefix = torch.cat(
-        (tensor[:, :shared], place[:, shared : new[1]].to(tensor.dtype)), dim=1
+        (tensor[:, :shared], target[:, shared : new[1]].to(tensor.dtype)), dim=1
     )
     grid = tensor[:, old[1] :]
     if old[0] != new[0]:
@@ -230,9 +230,9 @@ def read_file(file: Path, key: str = "pretrained") -> State:
             # torch warns about types of tensors in old checkpoints.
             warnings.simplefilter("ignore")
             if file.suffix == ".safetensors":
-                found: Any = load_state_dict(str(file))
+                loaded: Any = load_state_dict(str(file))
             else:
-                found = torch.load(file, map_location="cpu", weights_only=True)
+                loaded = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         # Pickled code, a truncated file or another format each raise their own type of
         # error.
@@ -243,20 +243,20 @@ def read_file(file: Path, key: str = "pretrained") -> State:
     # Averaged weights come first, as in timm's own loader.
     for inner in ("ema", "model_ema", "state_dict_ema", "model", "state_dict"):
         if (
-            isinstance(found, dict)
-            and isinstance(found.get(inner), dict)
-            and found[inner]
+            isinstance(loaded, dict)
+            and isinstance(loaded.get(inner), dict)
+            and loaded[inner]
         ):
-            found = found[inner]
+            loaded = loaded[inner]
             break
-    if not isinstance(found, dict):
+    if not isinstance(loaded, dict):
         raise CheckpointError(
-            f"{key}: {file} holds a {type(found).__name__}, not tensors by name; save"
+            f"{key}: {file} holds a {type(loaded).__name__}, not tensors by name; save"
             " model.state_dict()"
         )
     tensors = {
         name: tensor
-        for name, tensor in found.items()
+        for name, tensor in loaded.items()
         if isinstance(name, str) and isinstance(tensor, Tensor)
     }
     if not tensors:

@@ -40,9 +40,11 @@ def listed(package: str, attribute: str) -> list[Any]:
     A module without such a tuple is left out. Modules whose names end in `_network`
     are not imported: they import what others import only when they need it.
     """
-    found = importlib.import_module(package)
+    imported_package = importlib.import_module(package)
     records: list[Any] = []
-    modules = sorted(pkgutil.iter_modules(found.__path__), key=lambda one: one.name)
+    modules = sorted(
+        pkgutil.iter_modules(imported_package.__path__), key=lambda module: module.name
+    )
     for module in modules:
         if module.name.endswith("_network"):
             continue

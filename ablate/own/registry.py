@@ -97,13 +97,13 @@ def _scripts(record: Any, folder: Path) -> dict[str, str]:
     for before, word in zip(("", *words), words, strict=False):
         for path in _files_in(word, folder, is_module=before == "-m"):
             if path.suffix == ".py":
-                found = read(path, path.parent)
+                contents = read(path, path.parent)
             else:
                 # Perhaps a large file of data.
                 with path.open("rb") as stream:
                     digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                found = {path.name: digest}
-            texts |= {f"{word}: {name}": text for name, text in found.items()}
+                contents = {path.name: digest}
+            texts |= {f"{word}: {name}": text for name, text in contents.items()}
     return texts
 
 
@@ -117,10 +117,10 @@ def _files_in(word: str, folder: Path, *, is_module: bool) -> list[Path]:
         return []
     if Path(pattern).is_absolute():
         # A program or a file elsewhere.
-        found = [Path(pattern)] if Path(pattern).suffix else []
+        paths = [Path(pattern)] if Path(pattern).suffix else []
     else:
-        found = sorted(folder.glob(pattern))
-    return [path.resolve() for path in found if path.is_file()]
+        paths = sorted(folder.glob(pattern))
+    return [path.resolve() for path in paths if path.is_file()]
 
 
 _parts: dict[tuple[str, str], Part] = {}
@@ -154,13 +154,13 @@ def besides(kind: str, built_in: Iterable[str]) -> dict[str, Any]:
     Raises:
         AblateError: one of them has.
     """
-    own = of_kind(kind)
+    records = of_kind(kind)
     for name in built_in:
-        if name in own:
+        if name in records:
             raise AblateError(
                 f"a {kind} '{name}' is built in; give your own another name"
             )
-    return own
+    return records
 
 
 def identity(kind: str, record: PartRecord) -> dict[str, str]:
@@ -169,9 +169,9 @@ def identity(kind: str, record: PartRecord) -> dict[str, str]:
     It is empty for a built-in part of revision 1, so that adding this mechanism changed
     no hash.
     """
-    own = _parts.get((kind, record.name))
-    if own is not None:
-        return {f"{kind} {record.name}": own.identity}
+    part = _parts.get((kind, record.name))
+    if part is not None:
+        return {f"{kind} {record.name}": part.identity}
     if record.revision in (None, 1):
         return {}
     return {f"{kind} {record.name}": f"revision {record.revision}"}
@@ -194,9 +194,9 @@ def verify(code: Mapping[str, str]) -> None:
     here: dict[str, str] = {}
     for part in _parts.values():
         here[f"{part.kind} {part.name}"] = part.identity
-    for name, wanted in code.items():
+    for name, planned in code.items():
         # Revisions of built-in parts are those of this version.
-        if name in here and here[name] != wanted:
+        if name in here and here[name] != planned:
             raise AblateError(
                 f"the files of the {name} changed while the study runs, or differ on this"
                 " machine; run the study again, with the same files on all nodes"
@@ -251,16 +251,16 @@ def load_file(file: str | Path) -> Source:
     if path.suffix != ".py":
         raise AblateError(f"with {file}: not a Python file; its name must end in .py")
     source = Source(str(path), read(path, path.parent))
-    known = _sources.get(source.path)
-    if known is not None and known.hash == source.hash:
-        return known
-    if known is not None:
-        _forget(known)
+    loaded = _sources.get(source.path)
+    if loaded is not None and loaded.hash == source.hash:
+        return loaded
+    if loaded is not None:
+        _forget(loaded)
     _import_and_add(source, path)
     return source
 
 
-def load_sources(wanted: Sequence[Source]) -> None:
+def load_sources(driver_sources: Sequence[Source]) -> None:
     """Makes a worker's parts those of the driver.
 
     The content decides: if a file here is missing or differs, the driver's content is
@@ -269,15 +269,15 @@ def load_sources(wanted: Sequence[Source]) -> None:
     Raises:
         AblateError: an installed package differs from that of the driver.
     """
-    for source in wanted:
+    for source in driver_sources:
         if source.module:
             _load_installed(source)
             continue
-        known = _sources.get(source.path)
-        if known is not None and known.hash == source.hash:
+        loaded = _sources.get(source.path)
+        if loaded is not None and loaded.hash == source.hash:
             continue
-        if known is not None:
-            _forget(known)
+        if loaded is not None:
+            _forget(loaded)
         path = Path(source.path)
         if not _is_equal(path, source):
             path = _written(source)
@@ -288,8 +288,8 @@ def _load_installed(source: Source) -> None:
     for entry in _offered():
         if entry.module == source.module:
             _load_entry(entry)
-    known = _sources.get(source.module)
-    if known is None or known.hash != source.hash:
+    loaded = _sources.get(source.module)
+    if loaded is None or loaded.hash != source.hash:
         raise AblateError(
             f"the installed package of {source.module} on this machine differs from"
             " that of the driver; install the driver's version here"
@@ -328,12 +328,12 @@ def _named_by_project() -> list[str]:
     if not project.is_file():
         return []
     try:
-        said = tomllib.loads(project.read_text()).get("tool", {}).get("ablate", {})
+        settings = tomllib.loads(project.read_text()).get("tool", {}).get("ablate", {})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         # Other tools report a broken project file.
         return []
-    named = said.get("with", [])
-    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+    named = settings.get("with", [])
+    if not isinstance(named, list) or not all(isinstance(file, str) for file in named):
         raise AblateError(
             "pyproject.toml: the key `with` of [tool.ablate] must be a list of files, as"
             ' in with = ["mine.py"]'
@@ -403,7 +403,7 @@ def _main_modules() -> set[str]:
 
 
 @contextlib.contextmanager
-def _readable(place: str) -> Iterator[None]:
+def _readable(source: str) -> Iterator[None]:
     """Turns an error of a user's file into one message with its line."""
     try:
         yield
@@ -415,13 +415,13 @@ def _readable(place: str) -> Iterator[None]:
         if isinstance(error, SyntaxError):
             where = f"{error.filename}:{error.lineno}"
         raise AblateError(
-            f"with {place}: {where}: {type(error).__name__}: {error}"
+            f"with {source}: {where}: {type(error).__name__}: {error}"
         ) from error
 
 
 def _add(source: Source, key: str, module: ModuleType) -> None:
     """Adds the parts at the top level of a module."""
-    found: dict[tuple[str, str], Part] = {}
+    parts: dict[tuple[str, str], Part] = {}
     others = [part.record for part in _parts.values()] + _built_in()
     for variable, record in list(vars(module).items()):
         kind = getattr(type(record), "part", None)
@@ -431,27 +431,27 @@ def _add(source: Source, key: str, module: ModuleType) -> None:
         if not record.name:
             # A frozen record takes its name from its variable.
             object.__setattr__(record, "name", variable)
-        if any(part.record is record for part in found.values()):
+        if any(part.record is record for part in parts.values()):
             continue
-        other = _parts.get((kind, record.name)) or found.get((kind, record.name))
+        other = _parts.get((kind, record.name)) or parts.get((kind, record.name))
         if other is not None:
             raise AblateError(
                 f"with {key}: a {kind} '{record.name}' is declared by"
                 f" {other.source.path} already; rename one of them"
             )
-        found[kind, record.name] = Part(kind, record.name, record, source)
-    problems = [getattr(part.record, "problem", "") for part in found.values()]
+        parts[kind, record.name] = Part(kind, record.name, record, source)
+    problems = [getattr(part.record, "problem", "") for part in parts.values()]
     if problems and all(problems):
         raise AblateError(f"with {key}: {problems[0]}")
-    for part in found.values():
+    for part in parts.values():
         _refuse_unseen(part)
-    if not found and not source.module:
+    if not parts and not source.module:
         raise AblateError(
             f"with {key}: the file declares no part, such as a Factor or a function"
             " with @ablate.trainer"
         )
     _sources[key] = source
-    _parts.update(found)
+    _parts.update(parts)
     _changed()
 
 

@@ -50,11 +50,11 @@ class Source:
 
         The name of the file itself does not count; those of other modules are imported.
         """
-        own = Path(self.path).name
+        file_name = Path(self.path).name
         if self.module:
             return content_hash(dict(self.files))
-        texts = {name: text for name, text in self.files.items() if name != own}
-        return content_hash({**texts, "": self.files[own]})
+        texts = {name: text for name, text in self.files.items() if name != file_name}
+        return content_hash({**texts, "": self.files[file_name]})
 
 
 class Loader(importlib.abc.Loader):
@@ -83,7 +83,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
     def forget(self, source: Source) -> list[str]:
         """Returns the names of the modules that it no longer finds."""
-        names = [name for name, one in self._known.items() if one[0] == source.path]
+        names = [name for name, entry in self._known.items() if entry[0] == source.path]
         for name in names:
             del self._known[name]
         return names
@@ -163,7 +163,7 @@ def files_of(dotted: str, root: Path) -> Iterator[Path]:
     """The files that importing a dotted name runs, as far as they are below a folder."""
     parts = dotted.split(".")
     for length in range(1, len(parts) + 1):
-        place = root.joinpath(*parts[:length])
-        for candidate in (place.with_suffix(".py"), place / "__init__.py"):
+        path = root.joinpath(*parts[:length])
+        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
             if candidate.is_file() and os.access(candidate, os.R_OK):
                 yield candidate

@@ -26,9 +26,9 @@ def add_controls(space: Space, made: Cells) -> None:
     settings = {**space.factors.fixed, **space.factors.baseline}
     backbone = families.untagged(space.network.backbone)
     family = families.find(backbone)
-    own = family.dimensions(backbone)
-    width = int(settings.get(WIDTH, own.width))
-    heads = int(settings.get("size.heads", own.heads))
+    unmodified = family.dimensions(backbone)
+    width = int(settings.get(WIDTH, unmodified.width))
+    heads = int(settings.get("size.heads", unmodified.heads))
     if "width" not in family.sizes:
         raise AblateError(
             f"control: {WIDTH} cannot be changed on {backbone}, so this backbone has"

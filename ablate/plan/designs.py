@@ -154,7 +154,7 @@ def _words(base: int, most: int, resolution: int) -> list[int]:
 def _letters(word: int) -> str:
     """Returns a word in pyDOE3's notation: bits 0 and 2 are `ac`."""
     places = range(word.bit_length())
-    return "".join(ascii_lowercase[place] for place in places if word >> place & 1)
+    return "".join(ascii_lowercase[bit] for bit in places if word >> bit & 1)
 
 
 def _plackett_burman(factors: Factors) -> Iterator[Settings]:
@@ -198,8 +198,8 @@ def _on_and_off(factors: Factors, names: list[str], signs: Any) -> Iterator[Sett
     for row in order:
         on = {
             name: factors.full[name]
-            for place, name in enumerate(names)
-            if signs[row][place] != signs[first][place]
+            for bit, name in enumerate(names)
+            if signs[row][bit] != signs[first][bit]
         }
         yield {**factors.baseline, **on}
 
@@ -217,8 +217,8 @@ def aliases(space: Space) -> list[str]:
         groups.setdefault(key, []).append(" x ".join(names))
     lines = [" = ".join(effects) for effects in groups.values() if len(effects) > 1]
     if any(
-        _overlap_in_part(one, other)
-        for one, other in itertools.combinations(columns.values(), 2)
+        _overlap_in_part(first, other)
+        for first, other in itertools.combinations(columns.values(), 2)
     ):
         lines.append(
             "each main effect holds a part of every interaction of other factors"
@@ -235,9 +235,9 @@ def _sign_columns(space: Space) -> dict[tuple[str, ...], list[int]]:
     for name in names:
         baseline = factors.baseline[name]
         columns[name,] = [_sign(cell[name], baseline) for cell in cells]
-    for one, other in itertools.combinations(names, 2):
-        pairs = zip(columns[one,], columns[other,], strict=True)
-        columns[one, other] = [a * b for a, b in pairs]
+    for first, other in itertools.combinations(names, 2):
+        pairs = zip(columns[first,], columns[other,], strict=True)
+        columns[first, other] = [a * b for a, b in pairs]
     return columns
 
 
@@ -245,10 +245,10 @@ def _sign(level: Level, baseline: Level) -> int:
     return -1 if level == baseline else 1
 
 
-def _overlap_in_part(one: list[int], other: list[int]) -> bool:
+def _overlap_in_part(column: list[int], other: list[int]) -> bool:
     """Whether two effects are neither independent nor the same."""
-    product = abs(sum(a * b for a, b in zip(one, other, strict=True)))
-    return 0 < product < len(one)
+    product = abs(sum(a * b for a, b in zip(column, other, strict=True)))
+    return 0 < product < len(column)
 
 
 def _rows(factors: Factors) -> Iterator[Settings]:
@@ -264,10 +264,10 @@ def _random(space: Space) -> Iterator[Settings]:
     assert space.design.cells is not None
     factors = space.factors
     generator = random.Random(space.design.seed)
-    wanted = min(space.design.cells, _size(factors))
+    number = min(space.design.cells, _size(factors))
     seen: dict[tuple[Level, ...], None] = {tuple(factors.baseline.values()): None}
     yield factors.baseline
-    while len(seen) < wanted:
+    while len(seen) < number:
         drawn = tuple(generator.choice(levels) for levels in factors.levels.values())
         if drawn not in seen:
             seen[drawn] = None

@@ -30,9 +30,9 @@ def violated(
     for limit in limits:
         left, right = _sides(limit, cost, baseline)
         if not RELATIONS[limit.relation](left, right):
-            found = limit.text.partition(limit.relation)[0].strip()
+            expression = limit.text.partition(limit.relation)[0].strip()
             bound = "" if isinstance(limit.right, float) else f" = {_number(right)}"
-            yield f"{found} = {_number(left)} breaks the limit {limit.text}{bound}"
+            yield f"{expression} = {_number(left)} breaks the limit {limit.text}{bound}"
 
 
 def violations(

@@ -200,8 +200,8 @@ def _table(name: str, table: dict[str, Any]) -> PublishedTable:
 
 
 def _cause(name: str, cause: dict[str, Any]) -> Cause:
-    known = {**cause, "counted": tuple(cause.get("counted", ()))}
-    return Cause(name=name, **known)
+    fields = {**cause, "counted": tuple(cause.get("counted", ()))}
+    return Cause(name=name, **fields)
 
 
 def _row(
@@ -244,7 +244,7 @@ def matching_row(
     """
     from ablate import factors, families
 
-    said = {
+    cell_settings = {
         **fixed,
         **{name: level for name, level in levels.items() if level is not None},
     }
@@ -256,10 +256,10 @@ def matching_row(
         if backbone and name == "data.image_size":
             return families.find(backbone).image_size(backbone)
         if backbone and name.startswith("size."):
-            own: Level = getattr(
+            number: Level = getattr(
                 families.find(backbone).dimensions(backbone), name.removeprefix("size.")
             )
-            return own
+            return number
         if name in factors.parameters():
             return factors.parameters()[name][1].default
         return None
@@ -269,9 +269,9 @@ def matching_row(
         if row.head != head:
             return False
         reads = {name: level_of(row.levels, name) for name in table.varies}
-        mine = {name: level_of(said, name) for name in table.varies}
+        cell_levels = {name: level_of(cell_settings, name) for name in table.varies}
         return all(
-            reads[name] == mine[name] or _unread(name, row.levels, said)
+            reads[name] == cell_levels[name] or _unread(name, row.levels, cell_settings)
             for name in table.varies
         )
 

@@ -26,12 +26,12 @@ class Planned(Protocol):
 
 def primary_factors(primary: Sequence[Primary]) -> tuple[str, ...]:
     """Returns the names of the factors, if factors are the primary comparisons."""
-    return tuple(one for one in primary if isinstance(one, str) and one != CONTROLS)
+    return tuple(name for name in primary if isinstance(name, str) and name != CONTROLS)
 
 
 def primary_is_elsewhere(primary: Sequence[Primary]) -> bool:
     """Whether the primary comparisons are others than those of rows with row 0."""
-    return any(isinstance(one, str) for one in primary)
+    return any(isinstance(comparison, str) for comparison in primary)
 
 
 def primary_rows(
@@ -45,21 +45,27 @@ def primary_rows(
     Args:
         cells: all cells of the study; the first one is row 0.
     """
-    return tuple(_row_of(one, cells) for one in primary if not isinstance(one, str))
+    return tuple(
+        _row_of(comparison, cells)
+        for comparison in primary
+        if not isinstance(comparison, str)
+    )
 
 
-def _row_of(one: int | Settings, cells: Sequence[Planned]) -> int | None:
+def _row_of(comparison: int | Settings, cells: Sequence[Planned]) -> int | None:
     rows = [cell for cell in cells[1:] if cell.role in ("variant", "baseline")]
-    if isinstance(one, int):
-        found = [cell for cell in rows if cell.index == one]
+    if isinstance(comparison, int):
+        matching = [cell for cell in rows if cell.index == comparison]
     else:
         reference = cells[0].levels
-        wanted = _changed(one, reference)
-        found = [cell for cell in rows if _changed(cell.levels, reference) == wanted]
-    if not found:
+        changed = _changed(comparison, reference)
+        matching = [
+            cell for cell in rows if _changed(cell.levels, reference) == changed
+        ]
+    if not matching:
         return None
     # A row that repeats row 0 is no comparison.
-    cell = found[0]
+    cell = matching[0]
     row = cell.index if cell.same_as is None else cell.same_as
     return row or None
 

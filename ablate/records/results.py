@@ -44,7 +44,9 @@ class CellResult:
         kept = set(seeds)
         return replace(
             self,
-            statuses={seed: one for seed, one in self.statuses.items() if seed in kept},
+            statuses={
+                seed: status for seed, status in self.statuses.items() if seed in kept
+            },
             values={seed: value for seed, value in self.values.items() if seed in kept},
         )
 

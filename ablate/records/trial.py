@@ -37,16 +37,16 @@ class InitialWeights:
     path: str = ""
 
 
-def weights_named(said: Level) -> str:
+def weights_named(level: Level) -> str:
     """What `pretrained` means: `timm` for true, nothing for false, otherwise a file."""
-    if isinstance(said, bool):
-        if said:
+    if isinstance(level, bool):
+        if level:
             return PUBLISHED_WEIGHTS
         return ""
-    if said == PUBLISHED_WEIGHTS:
+    if level == PUBLISHED_WEIGHTS:
         # A file of this name, not the published weights.
-        return f"./{said}"
-    return str(said)
+        return f"./{level}"
+    return str(level)
 
 
 @dataclass(frozen=True)

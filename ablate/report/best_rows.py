@@ -12,7 +12,7 @@ from ablate.report.verdicts import Verdict
 
 
 def best_rows(
-    results: StudyResults, found: Sequence[Effect], looks: Looks | None = None
+    results: StudyResults, row_effects: Sequence[Effect], looks: Looks | None = None
 ) -> frozenset[int]:
     """Returns the row with the best mean, and all that cannot be distinguished from it.
 
@@ -32,7 +32,7 @@ def best_rows(
     If a search confirms its best cells, only these and row 0 are compared.
 
     Args:
-        found: the effects of the study.
+        row_effects: the effects of the study.
         looks: the numbers of seeds at which verdicts are taken; the 5 % are for all.
     """
     rows = _candidates(results)
@@ -48,7 +48,7 @@ def best_rows(
     compared = {cell.index for cell in rows}
     differs = {
         effect.row: effect.verdict in _DIFFER
-        for effect in found
+        for effect in row_effects
         if effect.estimate is not None
         and effect.withheld is None
         and effect.row in compared

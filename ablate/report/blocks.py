@@ -53,9 +53,9 @@ class Blocks:
     ) -> None:
         self.cells = [cell for cell in results.cells if is_observed(cell)]
         seeds = sorted({seed for cell in self.cells for seed in cell.values})
-        place = {cell.index: number for number, cell in enumerate(self.cells)}
-        own = np.eye(len(self.cells))
-        self._describe = describe or (lambda cell: own[place[cell.index]])
+        position = {cell.index: number for number, cell in enumerate(self.cells)}
+        identity = np.eye(len(self.cells))
+        self._describe = describe or (lambda cell: identity[position[cell.index]])
         rows = []
         values = []
         for cell in self.cells:

@@ -135,11 +135,11 @@ def label(results: StudyResults, cell: CellResult) -> str:
 
     An example is `shortcuts.count = 2, ffn.kernel = 3`.
     """
-    mine = shown_levels(cell)
+    levels = shown_levels(cell)
     first = shown_levels(results.cells[0])
     changed = {
         name: level
-        for name, level in mine.items()
+        for name, level in levels.items()
         if level != first.get(name) and level is not None
     }
     if changed:
@@ -264,8 +264,8 @@ def interaction_charts(results: StudyResults) -> list[Chart]:
     """
     names = [name for name in results.factors if _varies_everywhere(name, results)]
     charts = [
-        interaction_chart(results, one, other)
-        for one, other in itertools.combinations(names, 2)
+        interaction_chart(results, first, other)
+        for first, other in itertools.combinations(names, 2)
     ]
     return [chart for chart in charts if _lines(chart) >= 2]
 
@@ -275,13 +275,13 @@ def _lines(chart: Chart) -> int:
     return sum(len(series.y) >= 2 for series in chart.series)
 
 
-def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
+def interaction_chart(results: StudyResults, first: str, other: str) -> Chart:
     """Draws the mean metric over one factor, one line per level of the other factor.
 
     The mean is taken over the levels of all other factors.
     """
     names = [name for name in results.factors if _varies_everywhere(name, results)]
-    at_one = names.index(one)
+    at_one = names.index(first)
     at_other = names.index(other)
     cells = representatives(results, names)
     values: dict[tuple[Level, Level], list[float]] = {}
@@ -301,7 +301,7 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
     series = []
     for level in dict.fromkeys(key[at_other] for key in cells):
         points = {
-            level_label(results.labels, one, x): mean
+            level_label(results.labels, first, x): mean
             for (x, y), mean in means.items()
             if y == level
         }
@@ -314,8 +314,8 @@ def interaction_chart(results: StudyResults, one: str, other: str) -> Chart:
             )
         )
     return Chart(
-        title=" x ".join(factor_label(results.labels, name) for name in (one, other)),
-        x=factor_label(results.labels, one),
+        title=" x ".join(factor_label(results.labels, name) for name in (first, other)),
+        x=factor_label(results.labels, first),
         y=results.metric.title,
         series=series,
         note="Points: means over the completed seeds and over the levels of all other"
@@ -331,7 +331,7 @@ def _varies_everywhere(name: str, results: StudyResults) -> bool:
 
 
 def _without(key: tuple[Level, ...], *places: int) -> tuple[Level, ...]:
-    return tuple(level for place, level in enumerate(key) if place not in places)
+    return tuple(level for position, level in enumerate(key) if position not in places)
 
 
 def pareto_chart(
@@ -462,12 +462,12 @@ def importance_chart(
     names = dict.fromkeys(itertools.chain.from_iterable(shares))
     evaluators = [name for name in names if name != "factor"]
     for evaluator in evaluators:
-        known = [row for row in shares if row[evaluator] is not None]
+        measured = [row for row in shares if row[evaluator] is not None]
         series.append(
             Series(
                 name=evaluator,
-                x=[row[evaluator] for row in known],
-                y=[row["factor"] for row in known],
+                x=[row[evaluator] for row in measured],
+                y=[row["factor"] for row in measured],
             )
         )
     return Chart(

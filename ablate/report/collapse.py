@@ -44,9 +44,9 @@ def collapsed_seeds(results: StudyResults) -> dict[int, list[int]]:
     limit = near_chance(chance)
     if not every or statistics.median(every) < limit + (limit - chance):
         return {}
-    found: dict[int, list[int]] = {}
+    epochs: dict[int, list[int]] = {}
     for cell in results.cells:
         seeds = [seed for seed, value in cell.values.items() if value < limit]
         if seeds:
-            found[cell.index] = seeds
-    return found
+            epochs[cell.index] = seeds
+    return epochs

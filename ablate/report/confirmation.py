@@ -68,7 +68,7 @@ def confirmation_note(results: StudyResults) -> list[str]:
     if not confirmed:
         return []
     digits = results.metric.digits
-    told = [
+    sentences = [
         f"row {cell.index} {fixed(mean_of(cell.search_values.values()), digits)}"
         for cell in confirmed
     ]
@@ -76,5 +76,5 @@ def confirmation_note(results: StudyResults) -> list[str]:
     return [
         f"Confirmed on {count} fresh seeds after the search. The means of these rows"
         " leave out the seeds that chose them. The means of those seeds, which are too"
-        f" good: {', '.join(told)}."
+        f" good: {', '.join(sentences)}."
     ]

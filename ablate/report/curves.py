@@ -109,12 +109,12 @@ def differences_chart(
             continue
         trials = []
         for seed, epochs in curves.get(cell.index, {}).items():
-            mine = _points(epochs, metric)
+            points = _points(epochs, metric)
             base = _points(reference.get(seed, ()), metric)
             trials.append(
                 {
-                    number: mine[number] - base[number]
-                    for number in mine
+                    number: points[number] - base[number]
+                    for number in points
                     if number in base
                 }
             )
@@ -138,7 +138,7 @@ def differences_chart(
 
 
 def _title(results: StudyResults, metric: str) -> str:
-    titles = {known.name: known.title for known in results.metrics}
+    titles = {metric.name: metric.title for metric in results.metrics}
     return titles.get(metric, metric)
 
 

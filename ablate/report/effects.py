@@ -84,8 +84,8 @@ def _effects(
         return []
     for number, study in results.earlier.items():
         if number not in earlier:
-            found = _effects(study, margin, study.looks, earlier, predict=False)
-            earlier[number] = {effect.row: effect for effect in found}
+            study_effects = _effects(study, margin, study.looks, earlier, predict=False)
+            earlier[number] = {effect.row: effect for effect in study_effects}
     tested = _tested(confirmed_study(results), margin, looks, predict=predict)
     by_row = {effect.row: effect for effect in tested}
     complete = []
@@ -198,8 +198,8 @@ def _barred(
     results: StudyResults, cell: CellResult, reference: CellResult
 ) -> Withheld | None:
     """Returns why two cells get no verdict, however their trials end, or None."""
-    for one in (cell, reference):
-        standing = results.generation.standing(one.index)
+    for row in (cell, reference):
+        standing = results.generation.standing(row.index)
         if standing in WITHHELD:
             return WITHHELD[standing]
     # A mean over the other seeds would be one of survivors.
@@ -252,13 +252,13 @@ def control_effects(
     number = looks.number if looks else 1
     level = results.generation.level / number
     named = [replace(effect, labels=results.labels) for effect in paired_cells]
-    found = _judged_by_holm(named, results.direction, margin, level)
+    judged = _judged_by_holm(named, results.direction, margin, level)
     if CONTROLS in results.primary:
-        found = [_if_allowed(results, effect, by_index) for effect in found]
+        judged = [_if_allowed(results, effect, by_index) for effect in judged]
     if not predict:
-        return found
+        return judged
     return [
-        replace(effect, further=_further(effect, by_index, margin)) for effect in found
+        replace(effect, further=_further(effect, by_index, margin)) for effect in judged
     ]
 
 

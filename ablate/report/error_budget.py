@@ -90,25 +90,27 @@ def error_budget(tests: Sequence[StudyTest]) -> ErrorBudget:
         tests: in the order of their last results.
     """
     # The places of studies with verdicts that stand, from 1.
-    found: list[int] = []
+    discoveries: list[int] = []
     lines = []
-    for place, test in enumerate(tests, 1):
-        line = BudgetLine(test=test, level=_level(place, found))
+    for number, test in enumerate(tests, 1):
+        line = BudgetLine(test=test, level=_level(number, discoveries))
         if line.standing:
-            found.append(place)
+            discoveries.append(number)
         lines.append(line)
-    return ErrorBudget(lines=tuple(lines), next_level=_level(len(tests) + 1, found))
+    return ErrorBudget(
+        lines=tuple(lines), next_level=_level(len(tests) + 1, discoveries)
+    )
 
 
-def _level(place: int, found: Sequence[int]) -> float:
+def _level(test: int, discoveries: Sequence[int]) -> float:
     """Returns the level of a study.
 
     Args:
-        place: its place in the sequence, from 1.
-        found: the places of earlier studies with verdicts that stand.
+        test: its number in the sequence, from 1.
+        discoveries: the numbers of earlier studies with verdicts that stand.
     """
-    level = FIRST_WEALTH * weight(place)
-    for number, earlier in enumerate(found):
+    level = FIRST_WEALTH * weight(test)
+    for number, earlier in enumerate(discoveries):
         earned = LEVEL if number else LEVEL - FIRST_WEALTH
-        level += earned * weight(place - earlier)
+        level += earned * weight(test - earlier)
     return level

@@ -121,8 +121,8 @@ class Factorial:
         """Whether every combination of levels was trained, or repeats one that was."""
         # The product of the levels may be huge; it is only visited if there are as many
         # cells.
-        wanted = math.prod(len(levels) for levels in self._levels.values())
-        return wanted <= len(self._cells) and all(
+        cells = math.prod(len(levels) for levels in self._levels.values())
+        return cells <= len(self._cells) and all(
             combination in self._cells and is_observed(self._cells[combination])
             for combination in itertools.product(*self._levels.values())
         )
@@ -145,7 +145,9 @@ class Factorial:
         cells = [self._cells[combination] for combination in every]
         rows = np.array([self._blocks.row_of_mean(cell) for cell in cells])
         means = rows @ self._blocks.values
-        places = itertools.product(*(range(len(one)) for one in self._levels.values()))
+        places = itertools.product(
+            *(range(len(levels)) for levels in self._levels.values())
+        )
         return means, self.sd**2 * rows @ rows.T, np.array(list(places))
 
     @property
@@ -187,8 +189,8 @@ class Factorial:
             main.append(np.array([float(level == other) for other in levels[1:]]))
         columns = [np.ones(1), *main]
         if order == 2:
-            for one, other in itertools.combinations(main, 2):
-                columns.append(np.outer(one, other).ravel())
+            for first, other in itertools.combinations(main, 2):
+                columns.append(np.outer(first, other).ravel())
         return np.concatenate(columns)
 
     def main_effects(self, margin: float, direction: str) -> list[Term]:
@@ -221,12 +223,12 @@ class Factorial:
         judged: dict[tuple[tuple[str, ...], tuple[Level, ...]], Term] = {}
         gate = 0.0
         for group in groups.values():
-            found = [
+            tested = [
                 self._behind(gate, term, direction)
                 for term in self._judged(group, margin, direction)
             ]
-            judged |= {(term.factors, term.levels): term for term in found}
-            p_values = [term.judged.p if term.judged else 1.0 for term in found]
+            judged |= {(term.factors, term.levels): term for term in tested}
+            p_values = [term.judged.p if term.judged else 1.0 for term in tested]
             gate = max([gate, *p_values])
         return [judged[term.factors, term.levels] for term in terms]
 

@@ -84,5 +84,5 @@ def _variance(part: Array, means: Array, noise: Array) -> float:
         means: shape (cells,).
         noise: the covariance of the means from training, shape (cells, cells).
     """
-    found = float(means @ part @ means) - float((part * noise).sum())
-    return max(0.0, found / len(means))
+    share = float(means @ part @ means) - float((part * noise).sum())
+    return max(0.0, share / len(means))

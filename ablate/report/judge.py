@@ -101,14 +101,14 @@ class Judge:
                 continue
             if cell.index in gates:
                 p, blocked_by = gates[cell.index], before[cell.index]
-                found = self._primary(cell, reference, test, p, level, blocked_by)
+                judged = self._primary(cell, reference, test, p, level, blocked_by)
                 pair = family_of(reference.values, [cell.values], planned=1)
                 assert pair is not None, "a row with a test has noise"
-                whole[number] = self._predicted(found, pair, 0, look)
+                whole[number] = self._predicted(judged, pair, 0, look)
                 continue
             closed = max(gates.values(), default=0.0)
-            found = self._judged(whole[number], family, row, test, closed, level)
-            whole[number] = self._predicted(found, family, row, look)
+            judged = self._judged(whole[number], family, row, test, closed, level)
+            whole[number] = self._predicted(judged, family, row, look)
         return whole
 
     def _noise_of_others(self, reference: CellResult) -> list[Mapping[int, float]]:
@@ -195,9 +195,13 @@ class Judge:
             freedom=family.freedom(row),
             p=test.p,
         )
-        found = replace(effect, estimate=estimate, alone=test.alone)
+        estimated = replace(effect, estimate=estimate, alone=test.alone)
         return self._with_verdict(
-            found, max(closed, test.p_adjusted), test.p_same, level, blocked_by=closed
+            estimated,
+            max(closed, test.p_adjusted),
+            test.p_same,
+            level,
+            blocked_by=closed,
         )
 
     def _with_verdict(
@@ -252,9 +256,9 @@ class Judge:
         """
         decided: dict[int, Effect] = {}
         open_ = list(cells)
-        found: list[Effect] = []
+        judged: list[Effect] = []
         for look, count in enumerate(looks.at):
-            found = self.together(
+            judged = self.together(
                 [_first_seeds(cell, count) for cell in open_],
                 _first_seeds(reference, count),
                 look,
@@ -264,17 +268,17 @@ class Judge:
             # trials have ended, because a part of them would be another look.
             if not any(_has_more(cell, count) for cell in open_):
                 if not all(_is_complete(cell, count) for cell in (*open_, reference)):
-                    found = [
-                        effect.without_verdict(Withheld.UNFINISHED) for effect in found
+                    judged = [
+                        effect.without_verdict(Withheld.UNFINISHED) for effect in judged
                     ]
                 break
             decided |= {
                 effect.row: effect
-                for effect in found
+                for effect in judged
                 if effect.verdict is not Verdict.INCONCLUSIVE
             }
             open_ = [cell for cell in open_ if cell.index not in decided]
-        by_row = decided | {effect.row: effect for effect in found}
+        by_row = decided | {effect.row: effect for effect in judged}
         return [by_row[cell.index] for cell in cells]
 
 

@@ -55,13 +55,13 @@ def lines(results: StudyResults, rows: Sequence[Mapping[str, Any]]) -> list[Line
 
 
 def _label(results: StudyResults, levels: Mapping[str, Any]) -> str:
-    told = [
+    notes = [
         f"{results.labels.get(name, name.rpartition('.')[2])}"
         f" {level_label(results.labels, name, levels[name])}"
         for name in results.factors
         if levels.get(name) is not None
     ]
-    return ", ".join(told)
+    return ", ".join(notes)
 
 
 def _mean(values: Sequence[Any]) -> Any:
@@ -110,7 +110,7 @@ def _shown_layers(lines: Sequence[Line]) -> list[int]:
     if depth <= MOST_COLUMNS:
         return layers
     step = (len(layers) - 1) / (MOST_COLUMNS - 1)
-    return sorted({layers[round(place * step)] for place in range(MOST_COLUMNS)})
+    return sorted({layers[round(number * step)] for number in range(MOST_COLUMNS)})
 
 
 def _text(value: Any) -> str:

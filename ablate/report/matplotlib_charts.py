@@ -154,15 +154,15 @@ def drawn(chart: Chart | Coordinates, style: FigureStyle = PLAIN) -> ShownFigure
         return _charted(chart, style)
 
 
-def ending_of(file: Path, known: Sequence[str]) -> str:
+def ending_of(file: Path, forms: Sequence[str]) -> str:
     """Returns the ending of a figure's file.
 
     Raises AblateError if it is not one of those known.
     """
     ending = file.suffix.removeprefix(".")
-    if ending not in known:
+    if ending not in forms:
         raise AblateError(
-            f"{file}: the name of a figure ends in {', '.join(known)}; name a file"
+            f"{file}: the name of a figure ends in {', '.join(forms)}; name a file"
             f" like {file.parent / ((file.stem or 'figure') + '.svg')}"
         )
     return ending
@@ -181,7 +181,7 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
     if not chart.sideways:
         height *= min(1.0, max(0.6, width / WIDTH))
     figure = _figure(width, height)
-    place = figure.add_subplot()
+    axes = figure.add_subplot()
     names = chart.categories()
     for index, series in enumerate(chart.series):
         look: dict[str, Any] = {
@@ -190,18 +190,18 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
         }
         mark = MARKS[mark_index(series.name, index)]
         if chart.form == "bars":
-            _draw_bars(place, chart, series, names, index, look)
+            _draw_bars(axes, chart, series, names, index, look)
         elif chart.form == "lines":
-            _draw_line(place, chart, series, mark, look)
+            _draw_line(axes, chart, series, mark, look)
         else:
             y = list(series.y)
             if chart.sideways:
                 shift = _shift(chart, index)
                 y = [names.index(name) + shift for name in series.y]
-            _draw_points(place, chart, series, y, mark, look)
-    _dress(place, chart, names, style)
+            _draw_points(axes, chart, series, y, mark, look)
+    _dress(axes, chart, names, style)
     if _shows_rows(chart):
-        write_rows(place, chart)
+        write_rows(axes, chart)
     return figure
 
 
@@ -213,7 +213,7 @@ def _shift(chart: Chart, index: int) -> float:
 
 
 def _draw_bars(
-    place: Axes,
+    axes: Axes,
     chart: Chart,
     series: Series,
     names: list[str],
@@ -222,20 +222,20 @@ def _draw_bars(
 ) -> None:
     height = 0.8 / len(chart.series)
     y = [names.index(name) + height * index for name in series.y]
-    place.barh(y, list(series.x), height, **style)
+    axes.barh(y, list(series.x), height, **style)
 
 
 def _draw_line(
-    place: Axes, chart: Chart, series: Series, mark: str, style: dict[str, Any]
+    axes: Axes, chart: Chart, series: Series, mark: str, style: dict[str, Any]
 ) -> None:
     """Draws a line, and its interval as a band."""
     longest = max(len(series.y) for series in chart.series)
     if longest > MOST_MARKED:
         mark = ""
-    place.plot(list(series.x), list(series.y), marker=mark, markersize=3, **style)
+    axes.plot(list(series.x), list(series.y), marker=mark, markersize=3, **style)
     if series.low is None or series.high is None:
         return
-    place.fill_between(
+    axes.fill_between(
         list(series.x),
         list(series.low),
         list(series.high),
@@ -246,7 +246,7 @@ def _draw_line(
 
 
 def _draw_points(
-    place: Axes,
+    axes: Axes,
     chart: Chart,
     series: Series,
     y: list[Any],
@@ -254,7 +254,7 @@ def _draw_points(
     style: dict[str, Any],
 ) -> None:
     """Draws points with their intervals, joined if the series is."""
-    place.errorbar(
+    axes.errorbar(
         list(series.x),
         y,
         **_spread(chart, series),
@@ -273,38 +273,38 @@ def _shows_rows(chart: Chart) -> bool:
     return sum(len(series.y) for series in chart.series) <= MOST_NAMED
 
 
-def _dress(place: Axes, chart: Chart, names: list[str], style: FigureStyle) -> None:
+def _dress(axes: Axes, chart: Chart, names: list[str], style: FigureStyle) -> None:
     """Adds axes, title, grid and legend."""
     from matplotlib.ticker import MaxNLocator
 
     if chart.sideways:
         letters = int(NAMES_WIDTH * (style.width or WIDTH) / LETTER_WIDTH)
         labels = [_wrapped(escape.figure(name), letters) for name in names]
-        place.set_yticks(range(len(names)), labels, fontsize=8)
-        _grow(place, NAME_LINE * sum(label.count("\n") for label in labels))
-        place.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_yticks(range(len(names)), labels, fontsize=8)
+        _grow(axes, NAME_LINE * sum(label.count("\n") for label in labels))
+        axes.set_ylim(len(names) - 0.4, -0.6)
     elif chart.form == "lines":
-        place.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if chart.zero:
-        draw_zero = place.axvline if chart.sideways else place.axhline
+        draw_zero = axes.axvline if chart.sideways else axes.axhline
         draw_zero(0, color=GREY, linestyle=":")
     if chart.log_x:
-        place.set_xscale("log")
+        axes.set_xscale("log")
     if chart.log_y:
-        place.set_yscale("log")
+        axes.set_yscale("log")
     if chart.ticks_x:
-        place.set_xticks(list(chart.ticks_x))
+        axes.set_xticks(list(chart.ticks_x))
     note = note_of(chart)
     title = f"{chart.title}\n{note}" if note else chart.title
-    _name_axes(place, chart, style.width or WIDTH)
-    place.tick_params(labelsize=8)
+    _name_axes(axes, chart, style.width or WIDTH)
+    axes.tick_params(labelsize=8)
     if style.title:
-        place.set_title(escape.figure(title), fontsize=9, wrap=True)
-    place.grid(alpha=0.3)
-    _add_legend(place, style.width or WIDTH)
+        axes.set_title(escape.figure(title), fontsize=9, wrap=True)
+    axes.grid(alpha=0.3)
+    _add_legend(axes, style.width or WIDTH)
 
 
-def _name_axes(place: Axes, chart: Chart, width: float) -> None:
+def _name_axes(axes: Axes, chart: Chart, width: float) -> None:
     """Writes the names of the axes, in lines that lie inside the figure.
 
     Matplotlib centres a name on its axis and cuts it off at the edge of the figure.
@@ -313,18 +313,18 @@ def _name_axes(place: Axes, chart: Chart, width: float) -> None:
         across = AXES_WIDTH * width
     else:
         across = 0.8 * width
-    figure: Any = place.figure
+    figure: Any = axes.figure
     upwards = 0.8 * figure.get_figheight()
     x = _wrapped(escape.figure(chart.x), int(across / NAME_LETTER))
     y = _wrapped(escape.figure(chart.y), int(upwards / NAME_LETTER))
-    place.set_xlabel(x, fontsize=9)
-    place.set_ylabel(y, fontsize=9)
-    _grow(place, NAME_LINE * x.count("\n"))
+    axes.set_xlabel(x, fontsize=9)
+    axes.set_ylabel(y, fontsize=9)
+    _grow(axes, NAME_LINE * x.count("\n"))
 
 
-def _add_legend(place: Axes, width: float) -> None:
+def _add_legend(axes: Axes, width: float) -> None:
     """Puts the legend below the axes, where it covers nothing."""
-    handles, labels = place.get_legend_handles_labels()
+    handles, labels = axes.get_legend_handles_labels()
     # The width of an entry in inches, at 7 points.
     widest = KEY_WIDTH + LETTER_WIDTH * max(map(len, labels), default=0)
     columns = max(1, min(len(labels), int(width / widest)))
@@ -332,8 +332,8 @@ def _add_legend(place: Axes, width: float) -> None:
     texts = [_wrapped(label, letters) for label in labels]
     rows = math.ceil(len(labels) / columns)
     wrapped = sum(text.count("\n") for text in texts)
-    _grow(place, LEGEND_LINE * max(0, rows + wrapped - 1))
-    figure: Any = place.figure
+    _grow(axes, LEGEND_LINE * max(0, rows + wrapped - 1))
+    figure: Any = axes.figure
     figure.legend(
         handles,
         texts,
@@ -354,9 +354,9 @@ def _wrapped(text: str, letters: int) -> str:
     )
 
 
-def _grow(place: Axes, inches: float) -> None:
+def _grow(axes: Axes, inches: float) -> None:
     """Makes a figure higher, so that more lines of text take nothing from its axes."""
-    figure: Any = place.figure
+    figure: Any = axes.figure
     figure.set_figheight(figure.get_figheight() + inches)
 
 
@@ -381,16 +381,16 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
     width = style.width or max(6, 1.4 * len(chart.axes))
     apart = width / len(chart.axes)
     figure = _figure(width, 4)
-    place = figure.add_subplot()
+    axes = figure.add_subplot()
 
     columns = [_stretched(axis) for axis in chart.axes]
-    shades = _add_colour_bar(place, chart.axes[-1])
+    shades = _add_colour_bar(axes, chart.axes[-1])
     for line in zip(*columns, strict=True):
-        place.plot(range(len(line)), line, color=shades(line[-1]), linewidth=1)
+        axes.plot(range(len(line)), line, color=shades(line[-1]), linewidth=1)
     for at, axis in enumerate(chart.axes):
-        place.axvline(at, color="black", linewidth=0.5)
+        axes.axvline(at, color="black", linewidth=0.5)
         for height, text in _tick_texts(axis, columns[at]).items():
-            place.text(
+            axes.text(
                 at - 0.02,
                 height,
                 text,
@@ -399,7 +399,7 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
                 va="center",
                 bbox=WHITE,
             )
-    place.set_xticks(
+    axes.set_xticks(
         range(len(chart.axes)),
         [escape.figure(axis.name) for axis in chart.axes],
         fontsize=8,
@@ -407,16 +407,16 @@ def _parallel(chart: Coordinates, style: FigureStyle) -> ShownFigure:
         ha="center" if apart > STEEP else "right",
         rotation_mode="default" if apart > STEEP else "anchor",
     )
-    place.set_yticks([])
-    place.set_xlim(-0.4, len(chart.axes) - 0.9)
+    axes.set_yticks([])
+    axes.set_xlim(-0.4, len(chart.axes) - 0.9)
     if style.title:
-        place.set_title(
+        axes.set_title(
             escape.figure(f"{chart.title}\n{note_of(chart)}"), fontsize=9, wrap=True
         )
     return figure
 
 
-def _add_colour_bar(place: Axes, axis: Axis) -> Callable[[float], Any]:
+def _add_colour_bar(axes: Axes, axis: Axis) -> Callable[[float], Any]:
     """Adds the scale of the values of an axis; returns the colour of 0 to 1 on it."""
     import matplotlib
     import numpy as np
@@ -427,8 +427,8 @@ def _add_colour_bar(place: Axes, axis: Axis) -> Callable[[float], Any]:
     # Of more colours, matplotlib makes a picture inside the SVG.
     part = ListedColormap(whole(np.linspace(SCALE_FROM, SCALE_TO, 48)))
     scale = ScalarMappable(Normalize(min(axis.values), max(axis.values)), part)
-    figure: Any = place.figure
-    bar = figure.colorbar(scale, ax=place, pad=0.02)
+    figure: Any = axes.figure
+    bar = figure.colorbar(scale, ax=axes, pad=0.02)
     bar.set_label(escape.figure(axis.name), fontsize=8)
     bar.ax.tick_params(labelsize=7)
     # Otherwise a viewer shows white seams between the colours.
@@ -472,13 +472,13 @@ def _over_layers(
     from matplotlib.ticker import MaxNLocator
 
     figure = _figure(WIDTH, 4)
-    place = figure.add_subplot()
-    for number, (name, found) in enumerate(drawn):
-        for index, line in enumerate(found):
+    axes = figure.add_subplot()
+    for number, (name, lines) in enumerate(drawn):
+        for index, line in enumerate(lines):
             label = line.label
             if len(drawn) > 1:
                 label += f" ({name.rpartition('.')[2]})"
-            place.plot(
+            axes.plot(
                 list(line.layers),
                 list(line.layers.values()),
                 color=COLOURS[index % len(COLOURS)],
@@ -491,11 +491,11 @@ def _over_layers(
     for line in _lines(drawn):
         values += line.layers.values()
     if min(values) > 0 and max(values) > 50 * min(values):
-        place.set_yscale("log")
-    place.xaxis.set_major_locator(MaxNLocator(integer=True))
-    place.set(xlabel="layer", ylabel=escape.figure(axis), title=escape.figure(title))
-    place.grid(alpha=0.3)
-    _add_legend(place, WIDTH)
+        axes.set_yscale("log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="layer", ylabel=escape.figure(axis), title=escape.figure(title))
+    axes.grid(alpha=0.3)
+    _add_legend(axes, WIDTH)
     return figure
 
 
@@ -508,18 +508,18 @@ def _over_entries(
     figure = _figure(3.4 * columns, 2.8 * math.ceil(len(lines) / columns))
     figure.suptitle(escape.figure(title), fontsize=10)
     for index, line in enumerate(lines):
-        place = figure.add_subplot(math.ceil(len(lines) / columns), columns, index + 1)
+        axes = figure.add_subplot(math.ceil(len(lines) / columns), columns, index + 1)
         for rank, (layer, values) in enumerate(line.layers.items()):
             shade = 0.85 - 0.85 * rank / max(1, len(line.layers) - 1)
-            place.plot(
+            axes.plot(
                 values,
                 color=str(shade),
                 label=f"layer {layer}" if rank in (0, len(line.layers) - 1) else None,
             )
         positive = all(min(values) > 0 for values in line.layers.values())
-        place.set(xlabel=escape.figure(axis), yscale="log" if positive else "linear")
-        place.set_title(escape.figure(line.label), fontsize=8)
-        place.legend(fontsize=7)
+        axes.set(xlabel=escape.figure(axis), yscale="log" if positive else "linear")
+        axes.set_title(escape.figure(line.label), fontsize=8)
+        axes.legend(fontsize=7)
     return figure
 
 
@@ -550,18 +550,18 @@ def _images(
         for column, layer in enumerate(
             [layers[0], layers[len(layers) // 2], layers[-1]]
         ):
-            place = figure.add_subplot(len(lines), 3, 3 * row + column + 1)
-            image = place.imshow(
+            axes = figure.add_subplot(len(lines), 3, 3 * row + column + 1)
+            image = axes.imshow(
                 line.layers[layer],
                 norm=norm,
                 aspect="auto" if diagnostic.colours == "logarithm" else "equal",
                 cmap="cividis",
                 interpolation="nearest",
             )
-            place.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
-            place.set(xticks=[], yticks=[])
-            place.set_xlabel(escape.figure(diagnostic.axis), fontsize=7)
-            panels.append(place)
+            axes.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
+            axes.set(xticks=[], yticks=[])
+            axes.set_xlabel(escape.figure(diagnostic.axis), fontsize=7)
+            panels.append(axes)
     # Panels with a scale of their own have no common bar of colours.
     if norm is not None:
         figure.colorbar(image, ax=panels, shrink=0.8)

@@ -67,7 +67,7 @@ def image_effects(
 
     Rows are left out if fewer than two of their seeds have images, here and in row 0.
     """
-    found = []
+    pairs_of_images = []
     for effect in effects:
         pairs = [
             (
@@ -80,15 +80,18 @@ def image_effects(
         ]
         # Seeds with other test sets, as after a change of `test_images`, have no images
         # in common that could be compared one by one.
-        sizes = {len(one) for _, *both in pairs for one in both}
+        sizes = {len(bits) for _, *both in pairs for bits in both}
         if len(pairs) < 2 or len(sizes) != 1:
             continue
         differences = np.stack(
-            [mine.astype(np.int8) - other.astype(np.int8) for _, mine, other in pairs]
+            [
+                correct.astype(np.int8) - other.astype(np.int8)
+                for _, correct, other in pairs
+            ]
         )
         seeds = tuple(seed for seed, _, _ in pairs)
-        found.append(_image_effect(effect, seeds, differences))
-    return found
+        pairs_of_images.append(_image_effect(effect, seeds, differences))
+    return pairs_of_images
 
 
 def _image_effect(

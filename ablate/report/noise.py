@@ -112,10 +112,10 @@ def standardise(differences: Array, present: Array) -> Standardised:
     counts, freedom = noise.counts, noise.freedom
     pooled = noise.pooled[..., None]
     reference = noise.reference[..., None]
-    unusual = _is_unusual(noise.own, pooled, counts)
+    unusual = _is_unusual(noise.by_row, pooled, counts)
     alone = unusual | _is_unusual(reference, pooled, np.array([noise.seeds]))
-    blend = POOLED * pooled + OWN * noise.own + REFERENCE * reference
-    error = np.sqrt(np.where(alone, noise.own, blend) / counts)
+    blend = POOLED * pooled + OWN * noise.by_row + REFERENCE * reference
+    error = np.sqrt(np.where(alone, noise.by_row, blend) / counts)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = noise.means / error
     # Rounded accuracies can be equal by chance: no noise is no information.
@@ -138,7 +138,7 @@ class Variances:
 
     Attributes:
         means: the mean difference of each row, shape (..., rows).
-        own: the variance of a difference by the row alone, shape (..., rows).
+        by_row: the variance of a difference by the row alone, shape (..., rows).
         pooled: by all cells, with seeds as blocks, shape (...).
         reference: by the reference against the mean of the rows, shape (...).
         counts: the number of seeds of each row.
@@ -147,7 +147,7 @@ class Variances:
     """
 
     means: Array
-    own: Array
+    by_row: Array
     pooled: Array
     reference: Array
     counts: Array
@@ -160,7 +160,7 @@ def variances(differences: Array, present: Array) -> Variances:
     counts = present.sum(axis=1)
     means = np.where(present, differences, 0.0).sum(axis=-1) / counts
     centred = np.where(present, differences - means[..., None], 0.0)
-    own = (centred**2).sum(axis=-1) / (counts - 1)
+    by_row = (centred**2).sum(axis=-1) / (counts - 1)
 
     # What the rows have in common, seed by seed, comes from the reference.
     rows = present.sum(axis=0)
@@ -172,7 +172,7 @@ def variances(differences: Array, present: Array) -> Variances:
     shared = ((common / rows) ** 2 * rows / (rows + 1)).sum(axis=-1)
     return Variances(
         means=means,
-        own=own,
+        by_row=by_row,
         pooled=2 * squares / freedom,
         reference=2 * shared / max(len(rows) - 1, 1),
         counts=counts,
@@ -187,14 +187,14 @@ def _is_unusual(variance: Array, pooled: Array, seeds: Array) -> Array:
     return unusual
 
 
-def _as_pooled(ratio: Array, own: Array, pooled: int) -> Array:
+def _as_pooled(ratio: Array, by_row: Array, pooled: int) -> Array:
     """Returns the quantile with pooled degrees of freedom of a row that stands alone.
 
     It has a third of the p value of the row's paired t, which makes few errors.
     """
     if ratio.size == 0:
         return ratio
-    tail = student.probability(own, -np.abs(ratio)) / ALONE_GAIN
+    tail = student.probability(by_row, -np.abs(ratio)) / ALONE_GAIN
     quantile: Array = -student.quantile(pooled, tail) * np.sign(ratio)
     return quantile
 
@@ -397,10 +397,10 @@ class Family:
 
     def freedom(self, row: int) -> float:
         """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
-        own = self.counts[row] - 1
+        degrees = self.counts[row] - 1
         if self.found.alone[row] or len(self.counts) == 1:
-            return own
-        return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + REFERENCE**2) / own)
+            return degrees
+        return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + REFERENCE**2) / degrees)
 
     def interval(self, row: int, level: float) -> tuple[float, float]:
         """Returns the simultaneous interval of a row's difference at 1 minus this level.
@@ -415,8 +415,8 @@ class Family:
             tail = ALONE_GAIN * float(
                 student.probability(self.pooled_freedom, -quantile)
             )
-            own = self.counts[row] - 1
-            quantile = float(student.quantile(own, 1 - min(tail, 0.5)))
+            degrees = self.counts[row] - 1
+            quantile = float(student.quantile(degrees, 1 - min(tail, 0.5)))
         mean = float(self.found.mean[row])
         half = quantile * float(self.found.error[row])
         return mean - half, mean + half
@@ -436,9 +436,9 @@ class Family:
             margin: the least difference that matters.
             level: that of the intervals, all together.
         """
-        found = self.found
+        observed = self.found
         adjusted = self._step_down(
-            np.abs(found.score)[: self.tested], self.null.p, self.planned
+            np.abs(observed.score)[: self.tested], self.null.p, self.planned
         )
         same = self._step_down(
             self._scores_within(margin)[: self.tested],
@@ -446,21 +446,21 @@ class Family:
             self.planned_same,
         )
         tests: list[RowTest | None] = []
-        for row, error in enumerate(found.error[: self.tested]):
+        for row, error in enumerate(observed.error[: self.tested]):
             if error == 0:
                 tests.append(None)
                 continue
             low, high = self.interval(row, level)
             p = self._p_of_one(row)
             test = RowTest(
-                mean=float(found.mean[row]),
+                mean=float(observed.mean[row]),
                 low=low,
                 high=high,
                 error=float(error),
                 p=p,
                 p_adjusted=max(p, adjusted[row]),
                 p_same=same[row],
-                alone=bool(found.alone[row]) and len(self.counts) > 1,
+                alone=bool(observed.alone[row]) and len(self.counts) > 1,
             )
             tests.append(test)
         return tests
@@ -476,12 +476,14 @@ class Family:
 
         The smaller of two one-sided tests decides (Schuirmann 1987).
         """
-        found = self.found
+        observed = self.found
         with np.errstate(divide="ignore", invalid="ignore"):
-            inside = (margin - np.abs(found.mean)) / found.error
-        scores = np.where(found.error > 0, inside, 0.0)
-        own = np.array(self.counts)[found.alone] - 1
-        scores[found.alone] = _as_pooled(scores[found.alone], own, self.pooled_freedom)
+            inside = (margin - np.abs(observed.mean)) / observed.error
+        scores = np.where(observed.error > 0, inside, 0.0)
+        degrees = np.array(self.counts)[observed.alone] - 1
+        scores[observed.alone] = _as_pooled(
+            scores[observed.alone], degrees, self.pooled_freedom
+        )
         return scores
 
     def _step_down(
@@ -530,19 +532,19 @@ def family_of(
     differences, present, dust = _differences(reference, [*rows, *others])
     # Squares of very large numbers have no float.
     scale = scale_of(differences[present])
-    found = standardise(differences / scale, present)
-    exact = found.error <= dust / scale
+    drawn = standardise(differences / scale, present)
+    exact = drawn.error <= dust / scale
     if exact[: len(rows)].all():
         return None
-    found = replace(
-        found,
-        mean=found.mean * scale,
-        error=np.where(exact, 0.0, found.error * scale),
-        score=np.where(exact, 0.0, found.score),
-        sd=found.sd * scale,
+    drawn = replace(
+        drawn,
+        mean=drawn.mean * scale,
+        error=np.where(exact, 0.0, drawn.error * scale),
+        score=np.where(exact, 0.0, drawn.score),
+        sd=drawn.sd * scale,
     )
     return Family(
-        found=found,
+        found=drawn,
         counts=tuple(map(int, present.sum(axis=1))),
         null=null_of(present),
         planned=planned,

@@ -110,11 +110,11 @@ class _PaperTable:
             if metric.name in others
         }
         self._rows = self._ordered(summarise(results))
-        found = effects(results, 1.0, looks, predict=False)
-        self._effects = {effect.row: effect for effect in found}
+        row_effects = effects(results, 1.0, looks, predict=False)
+        self._effects = {effect.row: effect for effect in row_effects}
         self._best = frozenset[int]()
         if style.bold:
-            self._best = best_rows(results, found, looks)
+            self._best = best_rows(results, row_effects, looks)
         self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
         self._digits = results.metric.digits
         self._refuse_unknown_labels()
@@ -137,13 +137,13 @@ class _PaperTable:
 
     def _refuse_unknown_labels(self) -> None:
         """Raises UnknownName for a label of nothing."""
-        known = [*self._names()]
+        columns = [*self._names()]
         for factor in self._results.factors:
             levels = {level_text(row.levels.get(factor)) for row in self._rows}
-            known += [f"{factor}:{level}" for level in sorted(levels)]
+            columns += [f"{factor}:{level}" for level in sorted(levels)]
         for name in self._style.labels:
-            if name not in known:
-                raise UnknownName(unknown("label", name, known))
+            if name not in columns:
+                raise UnknownName(unknown("label", name, columns))
 
     def _names(self) -> list[str]:
         """Returns the names of all columns that the table could have."""

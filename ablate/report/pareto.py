@@ -175,12 +175,12 @@ def front_columns(plane: Plane, *, with_probability: bool) -> list[Column[FrontP
             ),
         )
 
-    def objective_column(place: int, name: str) -> Column[FrontPoint]:
+    def objective_column(number: int, name: str) -> Column[FrontPoint]:
         return Column(
             name,
-            lambda point: point.point[place].item(),
-            heading=plane.headings[place],
-            text=lambda point: plane.texts(point.point)[place],
+            lambda point: point.point[number].item(),
+            heading=plane.headings[number],
+            text=lambda point: plane.texts(point.point)[number],
             right=True,
         )
 

@@ -249,14 +249,14 @@ def draw_vectors(axis: str, lines: Sequence[Line]) -> Any:
     Layers go from dark to light.
     """
     figure, places = _panels([line.label for line in lines])
-    for line, place in zip(lines, places, strict=True):
+    for line, cell in zip(lines, places, strict=True):
         last = max(1, len(line.layers) - 1)
         for rank, (layer, values) in enumerate(line.layers.items()):
             # Both ends of the scale are left out: one is invisible on a dark page, the
             # other on a light page.
             colour = sample_colorscale(SCALE, 0.3 + 0.55 * rank / last)[0]
             figure.add_scatter(
-                **place,
+                **cell,
                 y=values,
                 name=f"layer {layer}",
                 mode="lines",
@@ -279,18 +279,18 @@ def draw_matrices(axis: str, colours: str, lines: Sequence[Line], layer: int) ->
     if colours != "panel":
         limits = {"zmin": -1 if colours == "cosines" else 0, "zmax": 1}
     figure, places = _panels([line.label for line in having])
-    for number, (line, place) in enumerate(zip(having, places, strict=True)):
+    for number, (line, cell) in enumerate(zip(having, places, strict=True)):
         figure.add_heatmap(
-            **place,
+            **cell,
             z=line.layers[layer],
             **limits,
             colorscale=SCALE,
         )
-        figure.update_yaxes(autorange="reversed", constrain="domain", **place)
+        figure.update_yaxes(autorange="reversed", constrain="domain", **cell)
         if colours != "logarithm":
             anchor = f"x{number + 1 if number else ''}"
-            figure.update_yaxes(scaleanchor=anchor, **place)
-        figure.update_xaxes(constrain="domain", **place)
+            figure.update_yaxes(scaleanchor=anchor, **cell)
+        figure.update_xaxes(constrain="domain", **cell)
     figure.update_xaxes(title=escape.plotly(axis))
     return figure
 
@@ -310,8 +310,8 @@ def _panels(titles: Sequence[str]) -> tuple[Any, list[dict[str, int]]]:
     )
     figure.update_annotations(font_size=12)
     return figure, [
-        {"row": 1 + place // columns, "col": 1 + place % columns}
-        for place in range(len(titles))
+        {"row": 1 + number // columns, "col": 1 + number % columns}
+        for number in range(len(titles))
     ]
 
 

@@ -37,8 +37,8 @@ def detectable(rows: int, seeds: int, level: float, power: float = POWER) -> flo
     """
     rules = revision(__file__, verdicts.__file__)
     key = f"power {rules} {rows} {seeds} {power} {level}"
-    found = cache.array(key, lambda: np.array(_detectable(rows, seeds, power, level)))
-    return float(found)
+    sizes = cache.array(key, lambda: np.array(_detectable(rows, seeds, power, level)))
+    return float(sizes)
 
 
 def detectable_alone(seeds: int, level: float, power: float = POWER) -> float:
@@ -56,8 +56,8 @@ def detectable_alone(seeds: int, level: float, power: float = POWER) -> float:
     limit = float(student.quantile(freedom, 1 - level / 2))
 
     def missing(size: float) -> float:
-        found = stats.nct.sf(limit, freedom, size * math.sqrt(seeds / 2))
-        return power - float(found)
+        probability = stats.nct.sf(limit, freedom, size * math.sqrt(seeds / 2))
+        return power - float(probability)
 
     largest = 1.0
     while missing(largest) > 0:
@@ -76,12 +76,12 @@ def _detectable(rows: int, seeds: int, power: float, level: float) -> float:
     simulated = min(rows, MOST_ROWS)
     draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))
     noise = generator.standard_normal((min(draws, 20_000), simulated + 1, seeds))
-    found = standardise(noise[:, 1:] - noise[:, :1], present[:simulated])
+    drawn = standardise(noise[:, 1:] - noise[:, :1], present[:simulated])
     tail = ALONE_GAIN * float(student.probability(null.freedom, -limit))
-    own = -float(student.quantile(seeds - 1, tail))
-    limits = np.where(found.alone[:, 0], own, limit)
+    limit_alone = -float(student.quantile(seeds - 1, tail))
+    limits = np.where(drawn.alone[:, 0], limit_alone, limit)
     # A difference moves the mean, and nothing else.
-    needed = limits * found.error[:, 0] - found.mean[:, 0]
+    needed = limits * drawn.error[:, 0] - drawn.mean[:, 0]
     return float(np.quantile(needed, power))
 
 

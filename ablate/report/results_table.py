@@ -62,16 +62,16 @@ def results_table(
     rows = summarise(results)
     # The margin of 1.0 is arbitrary: the table shows intervals, p values, `helps` and
     # `hurts`, and none of them depends on the margin.
-    found = effects(results, 1.0, looks, predict=False)
-    effect_of = {effect.row: effect for effect in found}
+    row_effects = effects(results, 1.0, looks, predict=False)
+    effect_of = {effect.row: effect for effect in row_effects}
     shown = _shown_rows(rows, results, group)
     return tabulate(
         result_columns(results, rows, shown, effect_of, published),
         rows,
         shown=shown,
         title=results.question,
-        notes=_notes(results, shown, policy, found, looks),
-        bold=_bold(shown, best_rows(results, found, looks), results.metric.title),
+        notes=_notes(results, shown, policy, row_effects, looks),
+        bold=_bold(shown, best_rows(results, row_effects, looks), results.metric.title),
         bold_note=_bold_note(rows, results),
         groups=_group_starts(shown, group),
     )
@@ -265,16 +265,16 @@ def _notes(
     results: StudyResults,
     shown: list[Row],
     policy: str,
-    found: Sequence[Effect],
+    row_effects: Sequence[Effect],
     looks: Looks | None,
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
-    test, star = test_words(comparisons(found)), star_note(looks)
+    test, star = test_words(comparisons(row_effects)), star_note(looks)
     pairs = "paired by seed"
     if any(row.paired not in (0, shown[0].n) for row in shown):
         pairs += ", over the seeds that both rows have"
     decided = f"{star} ({test})"
-    if any(effect.withheld for effect in found):
+    if any(effect.withheld for effect in row_effects):
         decided += "; a row without a verdict has no star"
     notes = [
         f"{results.metric.title}: mean ± standard deviation over n seeds,"
@@ -296,7 +296,7 @@ def _notes(
     notes += folding_notes(rest)
     if primary_is_elsewhere(results.primary):
         notes.append(exploratory(results.primary, "stars"))
-    return notes + generation_notes(results, found)
+    return notes + generation_notes(results, row_effects)
 
 
 def comparisons(effects: Iterable[Effect]) -> int:

@@ -38,17 +38,17 @@ class _Mark:
     pixel: tuple[float, float]
 
 
-def write_rows(place: Axes, chart: Chart) -> None:
+def write_rows(axes: Axes, chart: Chart) -> None:
     """Writes the number of its row beside each point, where there is room for it.
 
     Points that hide one another have one text with the numbers of all their rows. What
     is drawn last is visible and the most important, so it has the first choice.
     """
-    figure: Any = place.figure
+    figure: Any = axes.figure
     figure.draw_without_rendering()
     marks: list[_Mark] = []
     for series in reversed(chart.series):
-        marks += _marks(place, series)
+        marks += _marks(axes, series)
     near = HIDES * figure.dpi / POINTS_PER_INCH
     taken: list[Bbox] = []
     written: set[Any] = set()
@@ -65,7 +65,7 @@ def write_rows(place: Axes, chart: Chart) -> None:
         # Without room for all numbers, that of the visible mark stands alone.
         for hidden in (sorted(together - written - {mark.key}), []):
             text = escape.figure(_text(mark.key, hidden))
-            box = _write_beside(place, text, mark.point, others, taken)
+            box = _write_beside(axes, text, mark.point, others, taken)
             if box is not None:
                 taken.append(box)
                 written.update([mark.key, *hidden])
@@ -79,10 +79,10 @@ def _text(visible: Any, hidden: Sequence[Any]) -> str:
     return f"{visible} ({', '.join(map(str, hidden))})"
 
 
-def _marks(place: Axes, series: Series) -> list[_Mark]:
+def _marks(axes: Axes, series: Series) -> list[_Mark]:
     """Returns the points of a series that stand for a row, the last drawn one first."""
-    places = _places(place, series)
-    pixels = place.transData.transform(places).tolist() if places else []
+    places = _places(axes, series)
+    pixels = axes.transData.transform(places).tolist() if places else []
     marks = [
         _Mark(key=key, point=point, pixel=tuple(pixel))
         for key, point, pixel in zip(series.keys, places, pixels, strict=False)
@@ -90,16 +90,16 @@ def _marks(place: Axes, series: Series) -> list[_Mark]:
     return marks[::-1]
 
 
-def _places(place: Axes, series: Series) -> list[tuple[float, float]]:
+def _places(any_axes: Axes, series: Series) -> list[tuple[float, float]]:
     """Returns the points of a series as numbers; an axis of levels counts them."""
-    axes: Any = place
+    axes: Any = any_axes
     x = axes.xaxis.convert_units(list(series.x))
     y = axes.yaxis.convert_units(list(series.y))
     return list(zip(x, y, strict=True))
 
 
 def _write_beside(
-    place: Axes,
+    axes: Axes,
     text: str,
     point: tuple[float, float],
     others: Sequence[tuple[float, float]],
@@ -110,9 +110,9 @@ def _write_beside(
     Returns:
         The box of the text, or None if there is no room.
     """
-    own = place.transData.transform(point)
+    position = axes.transData.transform(point)
     for offset, across, along in BESIDE:
-        written = place.annotate(
+        written = axes.annotate(
             text,
             point,
             offset,
@@ -124,7 +124,7 @@ def _write_beside(
         box = written.get_window_extent()
         centre = ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
         nearest = min((math.dist(centre, other) for other in others), default=math.inf)
-        misleads = math.dist(centre, own) > nearest
+        misleads = math.dist(centre, position) > nearest
         if not misleads and not any(box.overlaps(other) for other in taken):
             return box
         written.remove()

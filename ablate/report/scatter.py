@@ -39,18 +39,18 @@ def scatter_chart(
     Raises:
         AblateError: no trial has both values.
     """
-    known = [
+    known_points = [
         point
         for point in points
         if _is_drawn(point[x], log_x) and _is_drawn(point[y], log_y)
     ]
-    if not known:
+    if not known_points:
         positive = " that are positive" if log_x or log_y else ""
         raise AblateError(f"no trial has values of both {x} and {y}{positive} yet")
     shown = titles or {}
     # In the order of the trials, so that colours stay when a study gets more of them.
     grouped: dict[Any, list[Mapping[str, Any]]] = {}
-    for point in known:
+    for point in known_points:
         grouped.setdefault(point[by] if by else None, []).append(point)
     heading = shown.get(by, by)
     series = []
@@ -64,7 +64,7 @@ def scatter_chart(
         series=series,
         log_x=log_x,
         log_y=log_y,
-        ticks_x=_ticks([point[x] for point in known]),
+        ticks_x=_ticks([point[x] for point in known_points]),
     )
 
 

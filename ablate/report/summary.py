@@ -85,8 +85,8 @@ def _against(
     """Returns the row with its gain over a control of the same cost."""
     if control is None:
         return row
-    mine = by_index[row.index]
-    values = (mine if mine.same_as is None else by_index[mine.same_as]).values
+    cell = by_index[row.index]
+    values = (cell if cell.same_as is None else by_index[cell.same_as]).values
     others = (control if control.same_as is None else by_index[control.same_as]).values
     gains = [values[seed] - others[seed] for seed in sorted(set(values) & set(others))]
     return replace(

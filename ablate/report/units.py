@@ -40,10 +40,10 @@ def cost_units(costs: Iterable[Cost | None], names: Iterable[str]) -> dict[str, 
 
     A cost that was counted in no row is left out.
     """
-    known = [cost for cost in costs if cost is not None]
+    counted = [cost for cost in costs if cost is not None]
     units = {}
     for name in names:
-        values = [getattr(cost, name) for cost in known]
+        values = [getattr(cost, name) for cost in counted]
         if any(values) or not values:
             units[name] = unit_for(values)
     return units

@@ -184,11 +184,11 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
             why = "one seed contains"
         else:
             why = "all differences are equal and contain"
-        said = "inconclusive"
+        words = "inconclusive"
         if effect.withheld is Withheld.NOT_CONFIRMED:
-            said = WITHHELD[effect.withheld]
+            words = WITHHELD[effect.withheld]
         return (
-            f"{what}: {said}, {fixed(effect.mean, digits, signed=True)}{unit}{cost}"
+            f"{what}: {words}, {fixed(effect.mean, digits, signed=True)}{unit}{cost}"
             f" ({seeds}: {why} no information about noise)."
         )
     shown = f" ({shown_text(effect)})" if shown_text(effect) else ""

@@ -158,8 +158,8 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
             f" {escape.shell(study.name)}{where}\n"
             + "".join(
                 "# trains one of the trials again and compares the results\n"
-                f"ablate reproduce {escape.shell(one['trial'])}{again}\n"
-                for one in circumstances[:1]
+                f"ablate reproduce {escape.shell(attempt['trial'])}{again}\n"
+                for attempt in circumstances[:1]
             )
         ),
         "document": results.document,
@@ -278,32 +278,34 @@ def _costs(spent: list[dict[str, Any]]) -> list[str]:
         else:
             time = f"{hours:.2f} {kind}-hours"
         trials = "1 trial" if row["trials"] == 1 else f"{row['trials']} trials"
-        told = f"{trials} on {row['device']}: {time} of training and testing"
+        sentence = f"{trials} on {row['device']}: {time} of training and testing"
         if row["metered"]:
             if row["metered"] == row["epochs"]:
                 part = ""
             else:
                 part = f" in {row['metered']} of {row['epochs']} epochs"
-            told += f", {row['joules'] / 3.6e6:.3g} kWh measured on the {kind}s{part}"
-        lines.append(told)
+            sentence += (
+                f", {row['joules'] / 3.6e6:.3g} kWh measured on the {kind}s{part}"
+            )
+        lines.append(sentence)
     return lines or ["No trial has been trained yet."]
 
 
 def _ran_on(circumstances: list[dict[str, Any]]) -> Markup:
     """One column for each set of circumstances that trials ended in, and how many did."""
     kinds: dict[tuple[Any, ...], int] = {}
-    for one in circumstances:
-        key = tuple(_fact(name, one[name]) for name in FACTS)
+    for attempt in circumstances:
+        key = tuple(_fact(name, attempt[name]) for name in FACTS)
         kinds[key] = kinds.get(key, 0) + 1
     headings = [f"{number} trials" for number in kinds.values()]
     # Sets may have equal numbers of trials, and columns need names of their own.
     headings = [
-        heading if headings.count(heading) == 1 else f"{heading} ({place})"
-        for place, heading in enumerate(headings, 1)
+        heading if headings.count(heading) == 1 else f"{heading} ({number})"
+        for number, heading in enumerate(headings, 1)
     ]
     data = []
-    for place, name in enumerate(FACTS):
-        values = [key[place] for key in kinds]
+    for fact_number, name in enumerate(FACTS):
+        values = [key[fact_number] for key in kinds]
         data.append({"": name, **dict(zip(headings, values, strict=True))})
     return html(plain(data))
 

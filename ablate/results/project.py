@@ -33,7 +33,7 @@ def budget_of(url: str) -> ErrorBudget:
         names = [
             study.name
             for study in sorted(
-                reader.studies(), key=lambda one: (one.last_result_at, one.name)
+                reader.studies(), key=lambda study: (study.last_result_at, study.name)
             )
             if study.finished and study.space is not None
         ]
@@ -48,7 +48,7 @@ def _test(study: Study) -> StudyTest | None:
     if names:
         return _test_of_factors(results, declared)
     if CONTROLS in results.primary:
-        found = control_effects(
+        control_gains = control_effects(
             results,
             declared.criterion.margin,
             declared.seeds.looks,
@@ -56,18 +56,18 @@ def _test(study: Study) -> StudyTest | None:
             predict=False,
         )
     else:
-        found = effects(
+        control_gains = effects(
             results, declared.criterion.margin, declared.seeds.looks, predict=False
         )
-    if any(effect.withheld in OPEN for effect in found):
+    if any(effect.withheld in OPEN for effect in control_gains):
         return None
-    return StudyTest(name=study.name, p_values=_of_rows(found))
+    return StudyTest(name=study.name, p_values=_of_rows(control_gains))
 
 
-def _of_rows(found: list[Effect]) -> dict[str, float]:
+def _of_rows(effects: list[Effect]) -> dict[str, float]:
     return {
         f"row {effect.row}": effect.judged.p
-        for effect in found
+        for effect in effects
         if effect.judged is not None
         and effect.withheld is None
         # The earlier study counts itself.
@@ -88,9 +88,11 @@ def _test_of_factors(results: StudyResults, declared: Space) -> StudyTest | None
         for term in terms
         if term.judged is not None
     }
-    if any(one.withheld in OPEN for one in judged.values()):
+    if any(effect.withheld in OPEN for effect in judged.values()):
         return None
-    p_values = {name: one.p for name, one in judged.items() if one.withheld is None}
+    p_values = {
+        name: effect.p for name, effect in judged.items() if effect.withheld is None
+    }
     return StudyTest(name=results.name, p_values=p_values)
 
 

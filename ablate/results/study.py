@@ -123,16 +123,16 @@ class Study:
         seeds = {cell.index: cell.values.keys() for cell in results.cells}
         with Reader(self.store) as reader:
             trials = reader.trials(self.name)
-        found: dict[str, dict[int, list[float]]] = {}
+        values_by_row: dict[str, dict[int, list[float]]] = {}
         for metric in results.metrics:
             if metric.name == results.metric.name:
                 continue
             for trial in trials:
                 value = trial.get(metric.name)
                 if value is not None and trial["seed"] in seeds.get(trial["row"], ()):
-                    by_row = found.setdefault(metric.name, {})
+                    by_row = values_by_row.setdefault(metric.name, {})
                     by_row.setdefault(trial["row"], []).append(value)
-        return found
+        return values_by_row
 
     def effects(self, margin: float | None = None) -> list[Effect]:
         """Returns the effect of each row compared with row 0.
@@ -144,12 +144,12 @@ class Study:
             margin: the least difference that matters; by default the study's.
         """
         results, declared = self.read()
-        found = effects(
+        row_effects = effects(
             results,
             declared.criterion.margin if margin is None else margin,
             declared.seeds.looks,
         )
-        return ShownEffects(found, lambda: self.effects_table(margin=margin))
+        return ShownEffects(row_effects, lambda: self.effects_table(margin=margin))
 
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
         """Returns a table of effects, or of the importance of factors.
@@ -195,12 +195,12 @@ class Study:
                 declared.seeds.looks,
             )
         if of == "controls":
-            found = control_effects(
+            gains = control_effects(
                 results, least, declared.seeds.looks, declared=bool(declared.control)
             )
         else:
-            found = self.effects(least)
-        if not found:
+            gains = self.effects(least)
+        if not gains:
             if of == "controls":
                 missing = (
                     "no controls; add the line `control: iso-flops` to the study's file"
@@ -208,7 +208,7 @@ class Study:
             else:
                 missing = "no row to compare with row 0"
             raise AblateError(f"{self.name} has {missing}")
-        return tables.effects_table(results, found, least, controls=of == "controls")
+        return tables.effects_table(results, gains, least, controls=of == "controls")
 
     def _images(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report.effects_table import images_table
@@ -219,8 +219,8 @@ class Study:
         compared = effects(
             results, declared.criterion.margin, declared.seeds.looks, predict=False
         )
-        found = image_effects(results, compared, images)
-        if not found:
+        image_table = image_effects(results, compared, images)
+        if not image_table:
             raise AblateError(
                 f"{self.name}: this comparison needs two seeds or more for which row 0"
                 " and another row both have a stored list of correctly classified test"
@@ -228,7 +228,7 @@ class Study:
                 " each trial of image classification with the built-in training, in one"
                 " process"
             )
-        return images_table(results, found)
+        return images_table(results, image_table)
 
     def images(self) -> pd.DataFrame:
         """Returns how many trainings of each row get each test image right.
@@ -399,8 +399,8 @@ class Study:
             # SQL has numeric levels as 0.0, and pandas turns whole numbers into 0.0
             # where a value is missing.
             kinds = {type(value) for value in levels_of.get(name) or values}
-            known = [value for value in values if value is not None]
-            if kinds <= {int, type(None)} and all(value % 1 == 0 for value in known):
+            measured = [value for value in values if value is not None]
+            if kinds <= {int, type(None)} and all(value % 1 == 0 for value in measured):
                 frame[name] = pd.array(values, dtype="Int64")
         return frame
 
@@ -433,10 +433,10 @@ class Study:
                     "max",
                     "min",
                 ):
-                    known = ", ".join((results.metric.name, *costs))
+                    names = ", ".join((results.metric.name, *costs))
                     raise AblateError(
                         f"{option('objective')} {name}={direction}: write NAME=max or NAME=min,"
-                        f" with a NAME of {known}"
+                        f" with a NAME of {names}"
                     )
             directions = dict(pairs)
         return pareto_table(results, directions, history=history)
@@ -512,7 +512,7 @@ class Study:
             if (
                 cell.same_as is not None
                 or cell.role == "control"
-                or any(one.status not in RESOLVED for one in each)
+                or any(trial.status not in RESOLVED for trial in each)
             ):
                 continue
             levels = {

@@ -93,9 +93,9 @@ def chart(
     margin, direction = declared.criterion.margin, results.direction
 
     def front() -> Chart:
-        found = study.pareto([f"{results.metric.name}={direction}", f"{cost}=min"])
+        front = study.pareto([f"{results.metric.name}={direction}", f"{cost}=min"])
         printed = study.published() if published else None
-        return charts.pareto_chart(results, found.data, cost, printed)
+        return charts.pareto_chart(results, front.data, cost, printed)
 
     def terms(
         find: Callable[[Factorial], list[Term]], title: str

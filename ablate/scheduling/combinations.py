@@ -52,13 +52,14 @@ class Combinations:
         baseline = self._space.factors.baseline
         kept: list[Settings] = [baseline]
         for number, levels in enumerate(chosen):
-            mine = {name: levels.get(name, baseline[name]) for name in baseline}
+            combination = {name: levels.get(name, baseline[name]) for name in baseline}
             is_allowed = all(
-                mine[name] in self._space.factors.levels[name] for name in mine
+                combination[name] in self._space.factors.levels[name]
+                for name in combination
             )
             # The first cell of a search is the baseline.
-            if is_allowed and (number or mine != baseline):
-                kept.append(self._plainly(list(mine.values())))
+            if is_allowed and (number or combination != baseline):
+                kept.append(self._plainly(list(combination.values())))
         return kept
 
     def draw(self, number: int) -> Settings | None:
@@ -93,11 +94,11 @@ class Combinations:
 
         Two draws that differ only in unread factors thus become the same combination.
         """
-        said = dict(zip(self._space.factors.levels, drawn, strict=True))
+        combination = dict(zip(self._space.factors.levels, drawn, strict=True))
         levels = dict(self._space.factors.baseline)
         for factor in self.factors:
             if factor.is_read(levels):
-                levels[factor.name] = said[factor.name]
+                levels[factor.name] = combination[factor.name]
         return levels
 
 
@@ -150,9 +151,9 @@ def _decides(space: Space, other: str, name: str, levels: Settings) -> bool:
 def _around(space: Space, names: Sequence[str]) -> list[Settings]:
     """Returns the baseline and its variants with one or two factors at other levels."""
     probes: list[Settings] = [space.factors.baseline]
-    for one, other in itertools.combinations_with_replacement(names, 2):
+    for first, other in itertools.combinations_with_replacement(names, 2):
         for here, there in itertools.product(
-            space.factors.levels[one], space.factors.levels[other]
+            space.factors.levels[first], space.factors.levels[other]
         ):
-            probes.append({**space.factors.baseline, one: here, other: there})
+            probes.append({**space.factors.baseline, first: here, other: there})
     return probes[:MOST_DRAWN]

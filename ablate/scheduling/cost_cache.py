@@ -28,15 +28,15 @@ class CostCache:
     architectures cannot be built. It imports torch only when it counts.
 
     Args:
-        known: stored costs, by the hash of the architecture.
+        costs: stored costs, by the hash of the architecture.
         count: counts an architecture without parts of a user, in another process.
     """
 
-    def __init__(self, known: dict[str, Cost], count: Count | None = None) -> None:
+    def __init__(self, costs: dict[str, Cost], count: Count | None = None) -> None:
         # A rule of the user for an operator may have changed since, and other processes
         # do not have it.
         self._has_own_rules = bool(registry.of_kind("operator"))
-        self._known = {} if self._has_own_rules else known
+        self._known = {} if self._has_own_rules else costs
         self._counted = count or _counted
         self._refused: dict[str, str] = {}
 
@@ -99,7 +99,7 @@ def _revision() -> str:
     stamp = hashlib.sha256()
     package = Path(__file__).parents[1]
     for file in sorted(package.rglob("*.py")):
-        known = file.stat()
-        stamp.update(f"{file} {known.st_size} {known.st_mtime_ns}\n".encode())
+        stat = file.stat()
+        stamp.update(f"{file} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     libraries = [f"{name} {version(name)}" for name in LIBRARIES]
     return " ".join([str(COST_REVISION), stamp.hexdigest(), *libraries])

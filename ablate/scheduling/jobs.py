@@ -56,11 +56,11 @@ def make_queue(
 
     def job(trial: Trial) -> Job:
         follow(trial)
-        known = preview.known
+        stored = preview.known
         if grows or store.writer.shared:
             # The preview did not see what was added or trained since.
-            known = store.reader.known([trial.hash])
-        history = known[trial.hash].epochs if trial.hash in known else ()
+            stored = store.reader.known([trial.hash])
+        history = stored[trial.hash].epochs if trial.hash in stored else ()
         return Job(
             trial=trial,
             checkpoints=folder,

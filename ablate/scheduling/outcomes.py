@@ -72,9 +72,9 @@ class CellOutcomes:
         """
         known = self._known(self.needs(cell)[0]).values()
         values = [
-            self._value(one.epochs[-1])
-            for one in known
-            if one.status == Status.COMPLETED
+            self._value(trial.epochs[-1])
+            for trial in known
+            if trial.status == Status.COMPLETED
         ]
         if not values:
             return 0, 0.0
@@ -93,7 +93,7 @@ class CellOutcomes:
                 )
         return [row for row in values if row and not _is_dominated(values[row], values)]
 
-    def propose(self, number: int, told: Sequence[Cell]) -> None:
+    def propose(self, number: int, cells: Sequence[Cell]) -> None:
         """Notes the best cell at the time of a proposal.
 
         Args:
@@ -101,7 +101,7 @@ class CellOutcomes:
         """
         self._best[number] = {}
         if self._space.seeds.adaptive:
-            self._best[number] = self._best_of(told)
+            self._best[number] = self._best_of(cells)
 
     def outcome(self, cell: Cell) -> CellOutcome | None:
         """Returns the outcome of a cell with trials; None if it is not known yet."""
@@ -130,20 +130,20 @@ class CellOutcomes:
             return cell.trials[:1], False
         # Seeds are judged in the order of the plan, not in the order of arrival, so
         # that the same results always grant the same seeds.
-        mine: dict[int, float] = {}
+        curve: dict[int, float] = {}
         for count, trial in enumerate(cell.trials, start=1):
             if trial.hash not in known:
                 return cell.trials[:count], False
             if known[trial.hash].status != Status.COMPLETED:
                 return cell.trials[:count], True
-            mine[trial.seed] = self._value(known[trial.hash].epochs[-1])
-            if self._is_worse(mine, self._best[cell.index]):
+            curve[trial.seed] = self._value(known[trial.hash].epochs[-1])
+            if self._is_worse(curve, self._best[cell.index]):
                 return cell.trials[:count], True
         return cell.trials, True
 
-    def _is_worse(self, mine: Mapping[int, float], best: Mapping[int, float]) -> bool:
+    def _is_worse(self, curve: Mapping[int, float], best: Mapping[int, float]) -> bool:
         """Whether a cell is worse than the best cell over the seeds that both have."""
-        gain = sum(mine[seed] - best[seed] for seed in mine if seed in best)
+        gain = sum(curve[seed] - best[seed] for seed in curve if seed in best)
         return gain < 0 if self._space.criterion.direction == "max" else gain > 0
 
     def _best_of(self, cells: Sequence[Cell]) -> Mapping[int, float]:
@@ -188,15 +188,15 @@ class CellOutcomes:
 
 
 def _is_dominated(
-    mine: tuple[float, ...], values: Mapping[int, tuple[float, ...]]
+    point: tuple[float, ...], values: Mapping[int, tuple[float, ...]]
 ) -> bool:
     """Whether another cell is as good by all objectives, and better by one.
 
     Args:
-        mine: the values of a cell; larger ones are better.
+        point: the values of a cell; larger ones are better.
     """
     return any(
-        other != mine and all(map(operator.ge, other, mine))
+        other != point and all(map(operator.ge, other, point))
         for other in values.values()
     )
 

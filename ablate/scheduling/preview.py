@@ -146,7 +146,11 @@ def _check_primary(plan: Plan) -> None:
     """Raises AblateError if the plan lacks a row that the space names as primary."""
     primary = plan.space.criterion.primary
     rows = primary_rows(primary, plan.cells)
-    missing = [one for one, row in zip(primary, rows, strict=False) if row is None]
+    missing = [
+        comparison
+        for comparison, row in zip(primary, rows, strict=False)
+        if row is None
+    ]
     if not missing or primary_is_elsewhere(primary):
         return
     numbers = [str(cell.index) for cell in plan.cells[1:] if cell.trials]
@@ -157,11 +161,11 @@ def _check_primary(plan: Plan) -> None:
     )
 
 
-def _comparison_text(one: Primary) -> str:
-    if isinstance(one, Mapping):
-        levels = ", ".join(f"{name}: {level}" for name, level in one.items())
+def _comparison_text(comparison: Primary) -> str:
+    if isinstance(comparison, Mapping):
+        levels = ", ".join(f"{name}: {level}" for name, level in comparison.items())
         return f"{{{levels}}}"
-    return str(one)
+    return str(comparison)
 
 
 def propose(

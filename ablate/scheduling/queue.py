@@ -39,8 +39,8 @@ class Planned:
         self._trials = list(trials)
 
     def wanted(self) -> list[Trial]:
-        found, self._trials = self._trials, []
-        return found
+        queued, self._trials = self._trials, []
+        return queued
 
     @property
     def has_ended(self) -> bool:

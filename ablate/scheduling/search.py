@@ -115,10 +115,10 @@ class Search:
         """The number of cells still to be proposed; None if it is not fixed."""
         if self._exhausted:
             return 0
-        wanted = self._strategy.cells
-        if wanted is None:
+        number = self._strategy.cells
+        if number is None:
             return None
-        return max(0, wanted - sum(cell.feasible for cell in self._made.cells))
+        return max(0, number - sum(cell.feasible for cell in self._made.cells))
 
     def advance(self) -> list[Cell]:
         """Proposes as many cells as the results allow.

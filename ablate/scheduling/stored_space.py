@@ -38,8 +38,10 @@ def validated_space(study: StudyStatus) -> Space:
     parts = study.space.parts if study.space is not None else ()
     if parts and not registry.named():
         # A message of the loader would only say that a name is unknown.
-        said = " ".join(f"{option('with')} {escape.shell(part)}" for part in parts)
-        raise StoreError(f"{study.name} was last run with your own parts; add {said}")
+        options = " ".join(f"{option('with')} {escape.shell(part)}" for part in parts)
+        raise StoreError(
+            f"{study.name} was last run with your own parts; add {options}"
+        )
     validated = space.load(study.document, study.file)
     if (
         study.space is not None

@@ -178,12 +178,12 @@ class Sampler:
         name = self._strategy.name
         with _quiet():
             if chosen is not None:
-                known = {
+                fields = {
                     f.name: f.choices.index(chosen[f.name])
                     for f in self._factors
                     if f.name in chosen
                 }
-                self._study.enqueue_trial(known)
+                self._study.enqueue_trial(fields)
             # Replaying a stored cell needs no expensive model fit: its levels are
             # given, and these samplers keep no state of their own.
             cheap = chosen is not None and name not in REMEMBERING
@@ -375,8 +375,10 @@ def _trials(
     choices: dict[str, dict[Level, None]] = {}
     for cell in cells:
         for name, level in cell.levels.items():
-            known = choices.setdefault(name, dict.fromkeys(factors.get(name, ())))
-            known[level] = None
+            known_levels = choices.setdefault(
+                name, dict.fromkeys(factors.get(name, ()))
+            )
+            known_levels[level] = None
     distributions = {
         name: CategoricalDistribution(tuple(levels)) for name, levels in choices.items()
     }

@@ -126,9 +126,9 @@ def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellRes
             for trial in cell.trials
         },
         values={
-            seed: one.final[metric]
-            for seed, one in known_by_seed.items()
-            if one.status == Status.COMPLETED and metric in one.final
+            seed: trial.final[metric]
+            for seed, trial in known_by_seed.items()
+            if trial.status == Status.COMPLETED and metric in trial.final
         },
         control_of=cell.control_of,
     )
@@ -200,7 +200,7 @@ class UntilDecided:
         news = self._results(
             trial.hash for trial in self._plan.trials if trial.hash not in before
         )
-        new = {key: one for key, one in news.items() if one.status in RESOLVED}
+        new = {key: trial for key, trial in news.items() if trial.status in RESOLVED}
         # Verdicts can only change with a new result; taking them is expensive.
         if not new and self._known is not None:
             return []

@@ -31,15 +31,15 @@ def read_design(context: Context) -> Design:
     else:
         design = Design(**form.model_dump(exclude_none=True))
     if isinstance(form, str):
-        said = {}
+        forms = {}
     else:
-        said = form.model_dump(exclude_none=True, exclude={"name"})
+        forms = form.model_dump(exclude_none=True, exclude={"name"})
     if design.name == "random" and design.cells is None:
         context.wrong(
             ("design",),
             "design random needs a number of cells: design: {name: random, cells: 20}",
         )
-    ignored = [name for name in said if name not in design.read]
+    ignored = [name for name in forms if name not in design.read]
     if ignored:
         # `resolution` belongs to fractional, the other fields belong to random.
         reader = "fractional" if ignored[0] == "resolution" else "random"
@@ -67,16 +67,16 @@ def read_strategy(
             ("strategy",),
             "strategy and design are two ways to choose cells; write one of them",
         )
-    said: dict[str, Any] = {"name": form}
+    fields: dict[str, Any] = {"name": form}
     if not isinstance(form, str):
-        said = form.model_dump(exclude_none=True)
-    if said["name"] not in literal(Strategy, "name"):
+        fields = form.model_dump(exclude_none=True)
+    if fields["name"] not in literal(Strategy, "name"):
         context.wrong(
             ("strategy",),
-            unknown("strategy", said["name"], literal(Strategy, "name")),
+            unknown("strategy", fields["name"], literal(Strategy, "name")),
         )
         return None
-    strategy = Strategy(**said)
+    strategy = Strategy(**fields)
     if strategy.cells is None and strategy.name != "brute-force":
         example = f"strategy: {{name: {strategy.name}, cells: 40}}"
         context.wrong(

@@ -43,11 +43,13 @@ def _metrics(context: Context, task: Task, head: str) -> tuple[Metric, ...]:
     if context.form.trainer is not None and context.trainer is not None:
         return context.trainer.metrics
     metrics = task.metrics_with(head)
-    own = registry.besides("metric", [metric.name for metric in metrics])
+    own_metrics = registry.besides("metric", [metric.name for metric in metrics])
     # A user's metric receives logits and labels, which only a classifier has.
     if task.name != USUAL:
         return metrics
-    chosen = [own[name].shown for name in context.form.metric if name in own]
+    chosen = [
+        own_metrics[name].shown for name in context.form.metric if name in own_metrics
+    ]
     return (*metrics, *chosen)
 
 
@@ -57,45 +59,47 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
     Notes names that are neither, and a second metric of training: a search optimises
     one.
     """
-    known = [metric.name for metric in metrics if metric.compared]
-    said = context.form.metric
+    compared = [metric.name for metric in metrics if metric.compared]
+    directions = context.form.metric
     if context.form.trainer is not None and context.trainer is None:
         # The mistake is noted; the metrics are not known.
-        return dict(said) or {metrics[0].name: metrics[0].direction}
-    if not said:
+        return dict(directions) or {metrics[0].name: metrics[0].direction}
+    if not directions:
         return {metrics[0].name: metrics[0].direction}
     costs = get_args(Bounded)
-    first, *others = said
-    if first not in known:
+    first, *others = directions
+    if first not in compared:
         context.wrong(
             ("metric",),
-            f"the first metric must be one of {', '.join(known)}, as in"
-            f" {{{known[0]}: {metrics[0].direction}}}; found {shortened(first)}",
+            f"the first metric must be one of {', '.join(compared)}, as in"
+            f" {{{compared[0]}: {metrics[0].direction}}}; found {shortened(first)}",
         )
     _check_direction(context, metrics, first)
     for name in others:
         where = ("metric", name)
-        if name in known and context.form.strategy is None:
+        if name in compared and context.form.strategy is None:
             # `read_design` notes that a design has one metric.
             continue
-        if name in known:
+        if name in compared:
             context.wrong(
                 where,
                 f"metric: {name} is a second metric of training beside {first}; further"
-                f" objectives must be costs, as in {{{known[0]}:"
+                f" objectives must be costs, as in {{{compared[0]}:"
                 f" {metrics[0].direction}, flops: min}}",
             )
         elif name not in costs:
-            context.wrong(where, partial(unknown, "objective", name, [*known, *costs]))
-    return dict(said)
+            context.wrong(
+                where, partial(unknown, "objective", name, [*compared, *costs])
+            )
+    return dict(directions)
 
 
 def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> None:
     """Notes a direction that contradicts what the metric says."""
-    said = context.form.metric[name]
+    direction = context.form.metric[name]
     built_in = [metric for task in tasks().values() for metric in task.metrics]
     for metric in metrics:
-        if metric.name != name or metric.direction == said:
+        if metric.name != name or metric.direction == direction:
             continue
         if metric in built_in:
             wrong = "is the wrong way round:"
@@ -103,7 +107,7 @@ def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> 
             wrong = "contradicts your file, in which"
         context.wrong(
             ("metric", name),
-            f"metric: {{{name}: {said}}} {wrong} {name} is better when it is"
+            f"metric: {{{name}: {direction}}} {wrong} {name} is better when it is"
             f" {WORDS[metric.direction]}; write {{{name}: {metric.direction}}}, or leave"
             " `metric` out",
         )

@@ -113,7 +113,7 @@ def _row(
 def _read_corner(
     context: Context,
     key: str,
-    said: Mapping[str, Level],
+    declared: Mapping[str, Level],
     levels: Mapping[str, tuple[Level, ...]],
     otherwise: dict[str, Level],
 ) -> dict[str, Level]:
@@ -121,10 +121,10 @@ def _read_corner(
 
     Args:
         key: the section, `baseline` or `full`.
-        said: the levels in the section, which must be listed under factors.
+        declared: the levels in the section, which must be listed under factors.
         otherwise: the levels of the factors that the section does not name.
     """
-    for name, level in said.items():
+    for name, level in declared.items():
         if name not in levels:
             context.wrong((key, name), partial(not_varied, name, levels))
         elif level_key(level) not in context.listed[name]:
@@ -134,7 +134,7 @@ def _read_corner(
     # The level as it is listed: 64 and 64.0 are one.
     chosen = {
         name: context.listed[name].get(level_key(level), level)
-        for name, level in said.items()
+        for name, level in declared.items()
         if name in levels
     }
     return {**otherwise, **chosen}

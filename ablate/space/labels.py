@@ -20,13 +20,13 @@ def read_labels(
 
     Notes labels of nothing, and labels that do not fit on one line.
     """
-    known: list[str] = []
-    for factor, own in levels.items():
-        known.append(factor)
-        known += [f"{factor}:{level_text(level)}" for level in own]
+    names: list[str] = []
+    for factor, factor_levels in levels.items():
+        names.append(factor)
+        names += [f"{factor}:{level_text(level)}" for level in factor_levels]
     for name, label in context.form.labels.items():
-        if name not in known:
-            context.wrong(("labels", name), partial(unknown, "label", name, known))
+        if name not in names:
+            context.wrong(("labels", name), partial(unknown, "label", name, names))
         elif not label.strip() or not label.isprintable() or len(label) > LONGEST:
             context.wrong(
                 ("labels", name),

@@ -150,8 +150,8 @@ def check_levels(
     context: Context, where: Where, name: str, levels: tuple[Level, ...]
 ) -> None:
     """Checks that a factor is known, and that it allows these levels."""
-    own = context.form.trainer is not None
-    if own and not name.startswith("recipe."):
+    has_trainer = context.form.trainer is not None
+    if has_trainer and not name.startswith("recipe."):
         check_own_levels(context, where, name, levels)
     elif name.startswith("recipe."):
         _check_recipe_levels(context, where, name, levels)
@@ -195,10 +195,10 @@ def _check_factor_levels(
     try:
         _, parameter = factors.find(name)
     except UnknownName:
-        known = ["backbone", "data.image_size", "pretrained"]
-        known += factors.parameters()
-        known += [f"recipe.{field.name}" for field in fields(Recipe)]
-        context.wrong(where, partial(factors.unknown_factor, name, known))
+        names = ["backbone", "data.image_size", "pretrained"]
+        names += factors.parameters()
+        names += [f"recipe.{field.name}" for field in fields(Recipe)]
+        context.wrong(where, partial(factors.unknown_factor, name, names))
         return
     for index, level in enumerate(levels):
         if not parameter.allowed.accepts(level):
@@ -225,21 +225,21 @@ def check_loss(context: Context, where: Where, level: Level) -> None:
         context.wrong(where, f"recipe.loss: {error}")
 
 
-def check_weights(context: Context, where: Where, said: Level) -> None:
+def check_weights(context: Context, where: Where, level: Level) -> None:
     """Checks that initial weights are true, false, or an existing file."""
-    if isinstance(said, bool):
+    if isinstance(level, bool):
         return
-    if not isinstance(said, str):
+    if not isinstance(level, str):
         context.wrong(
             where,
-            f"pretrained: {shown(said)} is not a level; allowed: true, false, or a"
+            f"pretrained: {shown(level)} is not a level; allowed: true, false, or a"
             " checkpoint file",
         )
     # Unlike Path.is_file, this is False for names that no file can have.
-    elif not os.path.isfile(said):
+    elif not os.path.isfile(level):
         context.wrong(
             where,
-            f"pretrained: no file {shortened(said)}; write true for the weights"
+            f"pretrained: no file {shortened(level)}; write true for the weights"
             " that timm publishes",
         )
 
@@ -248,10 +248,10 @@ def _check_recipe_levels(
     context: Context, where: Where, name: str, levels: tuple[Level, ...]
 ) -> None:
     field = name.removeprefix("recipe.")
-    known = [f.name for f in fields(Recipe)]
-    if field not in known:
+    names = [f.name for f in fields(Recipe)]
+    if field not in names:
         context.wrong(
-            where, partial(unknown, "factor", name, [f"recipe.{k}" for k in known])
+            where, partial(unknown, "factor", name, [f"recipe.{k}" for k in names])
         )
         return
     if context.form.trainer is not None:

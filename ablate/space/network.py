@@ -92,18 +92,18 @@ def _teacher(context: Context) -> DeclaredTeacher | None:
         )
     name, sizes = _name_and_sizes(form.backbone)
     # A teacher without settings may be any model of timm, as no factor changes it.
-    known = families.is_known(name)
+    is_known = families.is_known(name)
     try:
-        if known or not _of_timm(name):
+        if is_known or not _of_timm(name):
             _check_backbone(form.backbone)
     except UnknownName as error:
         context.wrong(("teacher", "backbone"), str(error))
-    if form.settings and not known:
+    if form.settings and not is_known:
         context.wrong(
             ("teacher", "settings"),
             f"factors cannot be applied to {shortened(name)}; leave the settings out",
         )
-    elif known:
+    elif is_known:
         _check_teacher_settings(context, {**sizes, **form.settings}, sizes)
     weights = form.weights
     if weights != PUBLISHED_WEIGHTS and not os.path.isfile(weights):
@@ -164,10 +164,10 @@ def _distillation(context: Context) -> str:
 
 
 def _pretrained(context: Context) -> str:
-    said = context.form.pretrained
+    pretrained = context.form.pretrained
     if context.form.trainer is not None:
         return ""
-    check_weights(context, ("pretrained",), said)
+    check_weights(context, ("pretrained",), pretrained)
     if (
         "pretrained" in context.form.factors
         and "pretrained" in context.form.model_fields_set
@@ -175,7 +175,7 @@ def _pretrained(context: Context) -> str:
         context.wrong(
             ("pretrained",), "pretrained varies under factors; say it in one place"
         )
-    return weights_named(said)
+    return weights_named(pretrained)
 
 
 def _name_and_sizes(form: str | BackboneForm) -> tuple[str, dict[str, Level]]:

@@ -83,12 +83,14 @@ def own_recipe(context: Context) -> Recipe:
             f" {context.form.trainer} reads, as in recipe: {{epochs: 10}}",
         )
         return Recipe()
-    said = form.model_dump(exclude_unset=True)
-    for field in said:
+    fields = form.model_dump(exclude_unset=True)
+    for field in fields:
         reason = unread_field(context, field)
         if reason:
             context.wrong(("recipe", field), reason)
-    return replace(Recipe(), **{name: said[name] for name in said if name != "preset"})
+    return replace(
+        Recipe(), **{name: fields[name] for name in fields if name != "preset"}
+    )
 
 
 def unread_field(context: Context, field: str) -> str:
@@ -110,17 +112,17 @@ def check_own_levels(
     if trainer is None:
         return
     if name not in trainer.factors:
-        known = [*trainer.factors, *(f"recipe.{field}" for field in trainer.recipe)]
-        context.wrong(where, partial(unknown, "factor", name, known))
+        names = [*trainer.factors, *(f"recipe.{field}" for field in trainer.recipe)]
+        context.wrong(where, partial(unknown, "factor", name, names))
         return
     allowed = trainer.factors[name]
     for index, level in enumerate(levels):
         if not allowed.accepts(level):
-            known = []
+            names = []
             if isinstance(allowed, OneOf):
-                known = [str(one) for one in allowed.levels]
+                names = [str(level) for level in allowed.levels]
             context.wrong(
                 (*where, index),
                 f"{name}: {shown(level)} is not a level; allowed:"
-                f" {allowed}{did_you_mean(level, known)}",
+                f" {allowed}{did_you_mean(level, names)}",
             )

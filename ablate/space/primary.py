@@ -32,29 +32,31 @@ def read_primary(
             "primary names comparisons in advance, but a search chooses its rows; leave"
             " primary out",
         )
-    if len({isinstance(one, str) for one in primary}) > 1:
+    if len({isinstance(comparison, str) for comparison in primary}) > 1:
         context.wrong(
             ("primary",),
             "primary names rows or factors, not both, because they are two families of"
             f" comparisons; write {EXAMPLE}",
         )
-    for number, one in enumerate(primary):
+    for number, comparison in enumerate(primary):
         where: Where = ("primary", number)
         # A factor of a user can have the name `controls`. It means the comparisons only if
         # it stands alone.
-        if one == CONTROLS and len(primary) == 1:
+        if comparison == CONTROLS and len(primary) == 1:
             if context.form.control is None:
                 context.wrong(
                     where,
                     "primary: [controls] compares variants with controls; add"
                     " `control: iso-flops`",
                 )
-        elif isinstance(one, str):
-            if one not in levels:
-                context.wrong(where, partial(unknown, "factor", one, list(levels)))
-        elif isinstance(one, dict):
-            _check_levels(context, where, one, levels)
-        if one in primary[:number]:
+        elif isinstance(comparison, str):
+            if comparison not in levels:
+                context.wrong(
+                    where, partial(unknown, "factor", comparison, list(levels))
+                )
+        elif isinstance(comparison, dict):
+            _check_levels(context, where, comparison, levels)
+        if comparison in primary[:number]:
             context.wrong(where, f"primary: comparison {number + 1} is a duplicate")
     return tuple(primary)
 

@@ -225,9 +225,9 @@ def _describe(schema: dict[str, Any]) -> None:
         "StrategyForm": Strategy,
     }
     described = {"SpaceForm": schema, **schema["$defs"]}
-    for name, known in described.items():
+    for name, properties in described.items():
         for key, text in _descriptions(records.get(name, forms[name])).items():
-            known["properties"][key]["description"] = text
+            properties["properties"][key]["description"] = text
 
 
 def _descriptions(record: type) -> dict[str, str]:
@@ -503,7 +503,7 @@ class SpaceForm(Form):
 
 def _given(optional: dict[str, Any]) -> dict[str, Any]:
     """The schema of an optional key where it is given: null is no level."""
-    (given,) = (one for one in optional["anyOf"] if one != {"type": "null"})
+    (given,) = (form for form in optional["anyOf"] if form != {"type": "null"})
     return {**given, "description": optional["description"]}
 
 
@@ -566,7 +566,7 @@ def json_schema() -> dict[str, Any]:
         "properties": levels,
         "additionalProperties": False,
     }
-    for key, known in (
+    for key, properties_by_name in (
         ("factors", listed),
         ("fixed", levels),
         ("baseline", levels),
@@ -578,7 +578,10 @@ def json_schema() -> dict[str, Any]:
             for k, v in properties[key].items()
             if k != "additionalProperties"
         }
-        properties[key] |= {"properties": known, "additionalProperties": False}
+        properties[key] |= {
+            "properties": properties_by_name,
+            "additionalProperties": False,
+        }
     properties["task"]["enum"] = list(tasks())
     properties["head"]["anyOf"][0]["enum"] = list(heads())
     names = [family.name for family in families().values() if family.declared]

@@ -40,12 +40,12 @@ def _one_a_place(errors: list[Any]) -> list[Any]:
     """A level that is of none of the four types is one mistake, not four."""
     kept: dict[tuple[Any, ...], Any] = {}
     for details in errors:
-        *place, last = details["loc"]
+        *where, last = details["loc"]
         # pydantic adds the type that it tried to the location.
         if last in ("bool", "int", "float", "str"):
             details = {
                 **details,
-                "loc": tuple(place),
+                "loc": tuple(where),
                 "type": "level_type",
                 "msg": "Input should be a number, a word, true or false",
             }
@@ -112,9 +112,9 @@ def _no_list(factor: str, value: object) -> str:
 def _unknown_key(document: Document, where: Where) -> str:
     """The message for a key that the form at its place does not have."""
     beside = {
-        str(place[-1])
-        for place in document.lines
-        if place[:-1] == where[:-1] and place not in ((), where)
+        str(line_key[-1])
+        for line_key in document.lines
+        if line_key[:-1] == where[:-1] and line_key not in ((), where)
     }
     return unknown_key(str(where[-1]), _keys_of(where[:-1], beside))
 

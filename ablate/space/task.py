@@ -26,15 +26,15 @@ def read_task(context: Context) -> Task:
 
 def read_head(context: Context, task: Task) -> str:
     """The head; empty for a classifier."""
-    said = context.form.head
+    head = context.form.head
     if _is_unknown(context):
         # The mistake is noted; what belongs to the task is not known.
         return ""
-    if said is None:
+    if head is None:
         return task.heads[0] if task.heads else ""
-    if said in task.heads:
-        return said
-    other = with_head(said)
+    if head in task.heads:
+        return head
+    other = with_head(head)
     if not task.heads:
         hint = "leave head out"
         if other is not None:
@@ -48,12 +48,12 @@ def read_head(context: Context, task: Task) -> str:
     if other is not None:
         context.wrong(
             ("head",),
-            f"head {said} belongs to task {other.name}; task {task.name} has"
+            f"head {head} belongs to task {other.name}; task {task.name} has"
             f" {', '.join(task.heads)}",
         )
     else:
         context.wrong(
-            ("head",), partial(unknown, f"head of task {task.name}", said, task.heads)
+            ("head",), partial(unknown, f"head of task {task.name}", head, task.heads)
         )
     return task.heads[0]
 
@@ -68,12 +68,14 @@ def check_data(context: Context, task: Task, name: str) -> None:
     shows_scenes = name in SETS and SETS[name].kind == "scenes"
     if _is_unknown(context) or name in task.data or not (task.data or shows_scenes):
         return
-    known = task.data or [one.name for one in SETS.values() if one.kind != "scenes"]
+    data_sets = task.data or [
+        data_set.name for data_set in SETS.values() if data_set.kind != "scenes"
+    ]
     if "data" not in context.form.model_fields_set:
         context.wrong(
             ("task",),
             f"task {task.name} needs data; write data: NAME, where NAME is one of"
-            f" {', '.join(known)}",
+            f" {', '.join(data_sets)}",
         )
         return
     hint = ""
@@ -83,7 +85,7 @@ def check_data(context: Context, task: Task, name: str) -> None:
     context.wrong(
         where,
         f"data: {shortened(name)} has nothing for task {task.name} to learn from; data"
-        f" sets that have it: {', '.join(known)}{hint}",
+        f" sets that have it: {', '.join(data_sets)}{hint}",
     )
 
 

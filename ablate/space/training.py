@@ -33,12 +33,12 @@ from ablate.text.document import Where
 
 
 def read_diagnostics(context: Context) -> Diagnostics:
-    said: Any = context.form.diagnostics
-    if isinstance(said, bool):
-        if said:
+    form: Any = context.form.diagnostics
+    if isinstance(form, bool):
+        if form:
             return Diagnostics(diagnostics.usual())
         return Diagnostics()
-    names = said if isinstance(said, list) else said.names
+    names = form if isinstance(form, list) else form.names
     seen = set[str]()
     for index, name in enumerate(names or ()):
         if name in seen:
@@ -48,7 +48,7 @@ def read_diagnostics(context: Context) -> Diagnostics:
             continue
         seen.add(name)
         if name not in diagnostics.catalogue():
-            if isinstance(said, list):
+            if isinstance(form, list):
                 where: Where = ("diagnostics", index)
             else:
                 where = ("diagnostics", "names", index)
@@ -60,10 +60,10 @@ def read_diagnostics(context: Context) -> Diagnostics:
             diagnostics.require([name])
         except DiagnosticError as error:
             context.wrong(("diagnostics",), str(error))
-    if isinstance(said, list):
-        return Diagnostics(tuple(said))
+    if isinstance(form, list):
+        return Diagnostics(tuple(form))
     return Diagnostics(
-        tuple(names) if names else diagnostics.usual(), said.images, said.every
+        tuple(names) if names else diagnostics.usual(), form.images, form.every
     )
 
 
@@ -75,9 +75,9 @@ def read_scheduler(context: Context) -> Scheduler:
             context.wrong(("scheduler",), unknown("scheduler", form, names))
             return Scheduler()
         return Scheduler(name=cast(Any, form))
-    said = form.model_dump(exclude_none=True)
-    scheduler = Scheduler(**said)
-    for name in said:
+    fields = form.model_dump(exclude_none=True)
+    scheduler = Scheduler(**fields)
+    for name in fields:
         if name != "name" and name not in scheduler.read:
             context.wrong(
                 ("scheduler", name),
@@ -140,14 +140,14 @@ def read_recipe(context: Context, task: Task) -> Recipe:
             context.wrong(("recipe",), unknown("recipe", form, RECIPES))
             return Recipe()
         return _preset(context, form, task, ("recipe",))
-    said = form.model_dump(exclude_none=True, exclude={"preset"})
+    fields = form.model_dump(exclude_none=True, exclude={"preset"})
     begun = _preset(context, form.preset, task, ("recipe", "preset"))
-    recipe = replace(begun, **said)
+    recipe = replace(begun, **fields)
     check_loss(context, ("recipe", "loss"), recipe.loss)
     varied = any(name.startswith("recipe.") for name in context.form.factors)
     for name, when in recipe.unread().items():
         # If fields of the recipe vary, some cell may read this one.
-        if name in said and not varied:
+        if name in fields and not varied:
             context.wrong(
                 ("recipe", name),
                 f"recipe.{name} is not read unless {when}; leave it out",
@@ -188,13 +188,13 @@ def warmup_fits(context: Context) -> bool:
 
 def read_resources(context: Context) -> Resources:
     form: Any = context.form.resources
-    said = form.model_dump(exclude_none=True)
+    fields = form.model_dump(exclude_none=True)
     if context.form.trainer is not None:
-        return _own_resources(context, said)
+        return _own_resources(context, fields)
     # By default, one process per GPU and one core per process.
-    processes = said.setdefault("processes", max(1, int(said.get("gpus", 0))))
-    said.setdefault("cpus", processes)
-    resources = Resources(**said)
+    processes = fields.setdefault("processes", max(1, int(fields.get("gpus", 0))))
+    fields.setdefault("cpus", processes)
+    resources = Resources(**fields)
     _check_whole(context, resources)
     if processes != max(1, int(resources.gpus)) and resources.gpus:
         context.wrong(
@@ -221,15 +221,15 @@ def _check_whole(context: Context, resources: Resources) -> None:
             )
 
 
-def _own_resources(context: Context, said: dict[str, Any]) -> Resources:
+def _own_resources(context: Context, fields: dict[str, Any]) -> Resources:
     """What a trial of the user's own training occupies: one process, any GPUs."""
-    if said.pop("processes", 1) != 1:
+    if fields.pop("processes", 1) != 1:
         context.wrong(
             ("resources", "processes"),
             f"trainer {context.form.trainer} runs in one process, and may start others"
             " itself; leave processes out",
         )
-    resources = Resources(**said)
+    resources = Resources(**fields)
     _check_whole(context, resources)
     return resources
 
@@ -249,11 +249,11 @@ def check_shares(context: Context, space: Space) -> None:
     modes = {*levels.get("recipe.mixup_mode", ()), space.recipe.mixup_mode} - {"batch"}
     if processes > 1 and mixes and modes:
         if "recipe.mixup_mode" in levels:
-            said: Where = ("factors", "recipe.mixup_mode")
+            factor: Where = ("factors", "recipe.mixup_mode")
         else:
-            said = ("resources",)
+            factor = ("resources",)
         context.wrong(
-            said,
+            factor,
             f"recipe.mixup_mode = {min(map(str, modes))} does not work with"
             f" {processes} processes that share a batch; use recipe.mixup_mode: batch,"
             " or one process",

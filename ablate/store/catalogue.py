@@ -189,7 +189,7 @@ class Catalogue:
         by_name = {study.name: study for study in self.studies()}
         base = base_name(name)
         if name not in by_name and name != base and base in by_name:
-            earlier = [one for one in by_name if one != base_name(one) == base]
+            earlier = [study for study in by_name if study != base_name(study) == base]
             raise UnknownName(
                 f"unknown study '{name}'; the newest generation is {base}, and the earlier"
                 f" ones are {', '.join(earlier) or 'none'}"
@@ -212,7 +212,7 @@ class Catalogue:
 
     def statuses(self) -> dict[str, tuple[Status, str]]:
         """Returns the state of each trial in a study, and the name of one study."""
-        wanted = (
+        query = (
             select(trials.c.hash, trials.c.status, studies.c.name)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
@@ -221,7 +221,7 @@ class Catalogue:
         with self._engine.connect() as connection:
             return {
                 key: (Status(state), name)
-                for key, state, name in connection.execute(wanted)
+                for key, state, name in connection.execute(query)
             }
 
     def target(self, word: str) -> tuple[str, str | None]:
@@ -236,7 +236,7 @@ class Catalogue:
         names = {study.name for study in self.studies()}
         if word in names:
             return word, None
-        wanted = (
+        query = (
             select(studies.c.name, cell_trials.c.trial_hash)
             .join(cells, cells.c.study_id == studies.c.id)
             .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
@@ -244,7 +244,7 @@ class Catalogue:
             .order_by(studies.c.updated_at.desc())
         )
         with self._engine.connect() as connection:
-            matches = connection.execute(wanted).all()
+            matches = connection.execute(query).all()
         hashes = {row[1] for row in matches}
         if not hashes or len(word) < 4:
             raise UnknownName(
@@ -375,9 +375,9 @@ class Catalogue:
                 table: list(connection.execute(rows).keys())
                 for table, rows in every.items()
             }
-        known = {column for names in columns.values() for column in names}
+        every_column = {column for names in columns.values() for column in names}
         # `a.trial` may be missing although another table has the column `trial`.
-        near = did_you_mean(name, sorted(known - {name}))
+        near = did_you_mean(name, sorted(every_column - {name}))
         return near or "".join(
             f"; {table} has {', '.join(names)}" for table, names in columns.items()
         )

@@ -112,9 +112,9 @@ def trained_before(
     They are by the key of their row and by seed.
     """
     listed = sorted(networks)
-    found: dict[str, dict[int, str]] = defaultdict(dict)
+    trained: dict[str, dict[int, str]] = defaultdict(dict)
     for start in range(0, len(listed), CHUNK):
-        wanted = select(
+        query = select(
             trials.c.hash,
             trials.c.seed,
             trials.c.architecture_hash,
@@ -124,9 +124,9 @@ def trained_before(
             trials.c.status.in_(SHOWING),
             trials.c.ended_at < moment,
         )
-        for row in connection.execute(wanted):
-            found[key_of_row(row)][row.seed] = row.hash
-    return found
+        for row in connection.execute(query):
+            trained[key_of_row(row)][row.seed] = row.hash
+    return trained
 
 
 def history(
@@ -189,13 +189,13 @@ def _spent(
 
 def _open(connection: Connection, study: int) -> frozenset[str]:
     """Returns the trials of a study that have not ended."""
-    wanted = (
+    query = (
         select(trials.c.hash)
         .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
         .join(cells, cells.c.id == cell_trials.c.cell_id)
         .where(cells.c.study_id == study, trials.c.status.not_in(RESOLVED))
     )
-    return frozenset(connection.execute(wanted).scalars())
+    return frozenset(connection.execute(query).scalars())
 
 
 def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None:
@@ -235,40 +235,42 @@ def stored_rows(
         fresh: the seeds that verdicts are taken from, if they are not all seeds.
         only: the number of the one row that is read.
     """
-    mine = cells.c.study_id == study
+    of_study = cells.c.study_id == study
     if only is not None:
-        mine &= cells.c.number == only
+        of_study &= cells.c.number == only
     numbers: dict[int, dict[int, str]] = defaultdict(dict)
     for number, seed, key in connection.execute(
         select(cells.c.number, cell_trials.c.seed, cell_trials.c.trial_hash)
         .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-        .where(mine)
+        .where(of_study)
     ):
         if not fresh or seed in fresh:
             numbers[number][seed] = key
-    keys = stored_keys(connection, mine)
+    keys = stored_keys(connection, of_study)
     return [
         Row(number=number, key=keys[number], trials=numbers[number])
         for number in sorted(numbers)
     ]
 
 
-def stored_keys(connection: Connection, mine: ColumnElement[bool]) -> dict[int, str]:
+def stored_keys(
+    connection: Connection, condition: ColumnElement[bool]
+) -> dict[int, str]:
     """Returns what identifies the trials of each cell beside their seeds."""
     # All trials of a cell have the same key.
     some = (
         select(cells.c.number, func.min(cell_trials.c.trial_hash).label("hash"))
         .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-        .where(mine)
+        .where(condition)
         .group_by(cells.c.number)
         .subquery()
     )
-    wanted = select(
+    query = select(
         some.c.number,
         trials.c.architecture_hash,
         *(trials.c[name] for name in IDENTITY),
     ).join(trials, trials.c.hash == some.c.hash)
-    return {row.number: key_of_row(row) for row in connection.execute(wanted)}
+    return {row.number: key_of_row(row) for row in connection.execute(query)}
 
 
 def plain(value: Any) -> Any:

@@ -511,16 +511,16 @@ def _upgrade(connection: Connection, revision: str) -> None:
     from ablate.store import from_revision_14
 
     config = alembic_config(connection)
-    known = {
+    revisions = {
         script.revision
         for script in ScriptDirectory.from_config(config).walk_revisions()
     }
-    if revision not in known and revision > HEAD:
+    if revision not in revisions and revision > HEAD:
         raise StoreError(
             f"the store has revision {shortened(revision)}, which this version of ablate does not"
             " know; use the newer version that wrote it"
         )
-    if revision not in known and revision != OLDEST:
+    if revision not in revisions and revision != OLDEST:
         raise StoreError(
             f"the store has revision {shortened(revision)}; this version of ablate upgrades"
             f" stores of revision {OLDEST} and later ones"

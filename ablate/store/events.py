@@ -308,7 +308,7 @@ def _complete(
 def _setting(columns: tuple[str, ...]) -> Update:
     """The statement that sets these columns of a trial without a known result."""
     # Not `not_in`: SQLAlchemy would write its list into the statement each time.
-    is_open = (trials.c.status != known for known in WITH_RESULT)
+    is_open = (trials.c.status != status for status in WITH_RESULT)
     values: dict[str, BindParameter[Any]] = {
         name: bindparam(f"new_{name}") for name in columns
     }

@@ -114,14 +114,16 @@ class _Study:
 
 
 def _convert_study(connection: Connection, row: dict[str, Any]) -> None:
-    wanted = (
+    query = (
         sa.select(_declarations)
         .where(_declarations.c.study_id == row["id"])
         .order_by(_declarations.c.id)
     )
-    declared = connection.execute(wanted).all()
-    mine = cells.c.study_id == row["id"]
-    stored = connection.execute(sa.select(cells).where(mine).order_by(cells.c.number))
+    declared = connection.execute(query).all()
+    of_study = cells.c.study_id == row["id"]
+    stored = connection.execute(
+        sa.select(cells).where(of_study).order_by(cells.c.number)
+    )
     study = _Study(
         row=row,
         phases=_phases(declared),
@@ -150,20 +152,20 @@ def _phases(declared: Sequence[Any]) -> list[_Phase]:
     first, *others = declared
     phases = [_Phase(begin=first.declared_at, declared=first)]
     before = first
-    for one in others:
-        parts = _changed_parts(before.space, one.space)
+    for other in others:
+        parts = _changed_parts(before.space, other.space)
         if not parts:
             continue
-        if one.compared and parts - _noted(before.space, one.space):
-            rows = max(phases[-1].rows, one.compared)
+        if other.compared and parts - _noted(before.space, other.space):
+            rows = max(phases[-1].rows, other.compared)
             phases[-1].rows = rows
-            phases[-1].finished = one.unfinished == 0
-            phases.append(_Phase(begin=one.declared_at, declared=one, rows=rows))
-        elif one.compared or len(phases) > 1:
-            phases[-1].declared = one
+            phases[-1].finished = other.unfinished == 0
+            phases.append(_Phase(begin=other.declared_at, declared=other, rows=rows))
+        elif other.compared or len(phases) > 1:
+            phases[-1].declared = other
         else:
-            phases[-1] = _Phase(begin=one.declared_at, declared=one)
-        before = one
+            phases[-1] = _Phase(begin=other.declared_at, declared=other)
+        before = other
     return phases
 
 
@@ -178,14 +180,16 @@ def _noted(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
 
 def _changed(declared: Sequence[Any]) -> Standing | None:
     """Returns why a study gave no verdict any more; None if it did."""
-    later = [number for number, one in enumerate(declared) if number and one.compared]
+    later = [
+        number for number, study in enumerate(declared) if number and study.compared
+    ]
     if not later:
         return None
     first, last = declared[later[0] - 1].space, declared[-1].space
     for name in ("metric", "direction", "baseline"):
         if first.get(name) != last.get(name):
             return Standing.KNOWN
-    trained = set().union(*(one.trained for one in declared))
+    trained = set().union(*(study.trained for study in declared))
     seeds = last.get("seeds", ())
     fresh = confirmation_seeds(seeds, (last.get("strategy") or {}).get("confirm"))
     return Standing.PARTIAL if trained - {*seeds, *fresh} else None
@@ -201,7 +205,7 @@ def _read_trials(connection: Connection, study: _Study) -> None:
         if row.declared_at is not None
     }
     begins = [phase.begin for phase in study.phases]
-    wanted = (
+    query = (
         sa.select(
             cell_trials.c.cell_id,
             cell_trials.c.seed,
@@ -212,7 +216,7 @@ def _read_trials(connection: Connection, study: _Study) -> None:
         .join(trials, trials.c.hash == cell_trials.c.trial_hash)
         .where(cell_trials.c.cell_id.in_([cell["id"] for cell in study.cells]))
     )
-    for row in connection.execute(wanted).all():
+    for row in connection.execute(query).all():
         study.trials.setdefault(row.cell_id, {})[row.seed] = row.hash
         moment = late.get(row.hash, row.ended_at)
         phase = len(begins) - 1
@@ -229,15 +233,18 @@ def _row_0_is_chosen(connection: Connection, study: _Study) -> bool:
     It was a variant of another study, or seeds of it that were known are left out.
     """
     row_0 = study.cells[0]["id"]
-    known = study.known.get(row_0, set())
-    own = study.trials.get(row_0, {})
-    if len(known) < FEWEST_SEEDS:
+    known_seeds = study.known.get(row_0, set())
+    trials_of_row_0 = study.trials.get(row_0, {})
+    if len(known_seeds) < FEWEST_SEEDS:
         return False
     elsewhere = (
         sa.select(cells.c.id)
         .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
         .where(cells.c.study_id != study.row["id"], cells.c.number > 0)
-        .where(cells.c.role == "variant", cell_trials.c.trial_hash.in_(own.values()))
+        .where(
+            cells.c.role == "variant",
+            cell_trials.c.trial_hash.in_(trials_of_row_0.values()),
+        )
         .limit(1)
     )
     if connection.execute(elsewhere).first() is not None:
@@ -249,8 +256,10 @@ def _row_0_is_chosen(connection: Connection, study: _Study) -> bool:
             trials.c.ended_at < study.phases[0].begin,
         )
     ).all()
-    mine = {key_of_row(row) for row in alike if row.hash in own.values()}
-    return any(key_of_row(row) in mine and row.seed not in own for row in alike)
+    keys = {key_of_row(row) for row in alike if row.hash in trials_of_row_0.values()}
+    return any(
+        key_of_row(row) in keys and row.seed not in trials_of_row_0 for row in alike
+    )
 
 
 def _level(study: _Study, number: int) -> float:
@@ -302,8 +311,8 @@ def _put_generation(
         standing = Standing.KNOWN if is_known else Standing.TESTED
         copied = {**cell, "study_id": key, "standing": standing, "earlier": []}
         del copied["id"]
-        place = connection.execute(sa.insert(cells).values(**copied))
-        _copy(connection, study, cell["id"], key_of(place), phase)
+        inserted = connection.execute(sa.insert(cells).values(**copied))
+        _copy(connection, study, cell["id"], key_of(inserted), phase)
     return key
 
 
@@ -320,17 +329,17 @@ def _was_complete(study: _Study, cell: int, phase: int) -> bool:
 
 
 def _copy(
-    connection: Connection, study: _Study, cell: int, place: int, phase: int
+    connection: Connection, study: _Study, cell: int, number: int, phase: int
 ) -> None:
     """Copies the levels of a cell, and the trials that it had in a phase."""
     rows = connection.execute(sa.select(levels).where(levels.c.cell_id == cell)).all()
     for row in rows:
         connection.execute(
-            sa.insert(levels).values(**{**row._asdict(), "cell_id": place})
+            sa.insert(levels).values(**{**row._asdict(), "cell_id": number})
         )
     for seed, key in study.seeds(cell, phase).items():
         connection.execute(
-            sa.insert(cell_trials).values(cell_id=place, seed=seed, trial_hash=key)
+            sa.insert(cell_trials).values(cell_id=number, seed=seed, trial_hash=key)
         )
 
 
@@ -350,7 +359,7 @@ def _put_newest(
     """
     last = len(study.phases) - 1
     level = _level(study, last)
-    present = sum(len(one) >= FEWEST_SEEDS for one in study.trials.values()) - 1
+    present = sum(len(seeds) >= FEWEST_SEEDS for seeds in study.trials.values()) - 1
     connection.execute(
         sa.update(studies)
         .where(studies.c.id == study.row["id"])
@@ -383,7 +392,10 @@ def _put_newest(
             standing = Standing.KNOWN
         elif same:
             standing = Standing.SHOWN
-            earlier = [*same, *(one for one in earlier if one not in same)]
+            earlier = [
+                *same,
+                *(study_row for study_row in earlier if study_row not in same),
+            ]
         elif not level:
             standing = Standing.FINAL
         connection.execute(

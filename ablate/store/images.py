@@ -12,7 +12,7 @@ def images_of(
     connection: Connection, study: str
 ) -> dict[tuple[int, int], CorrectImages]:
     """Returns the images of a study's completed trials, by row and seed."""
-    wanted = (
+    query = (
         select(
             cells.c.number,
             cell_trials.c.seed,
@@ -26,5 +26,5 @@ def images_of(
     )
     return {
         (row.number, row.seed): CorrectImages(images=row.images, bits=bytes(row.bits))
-        for row in connection.execute(wanted)
+        for row in connection.execute(query)
     }

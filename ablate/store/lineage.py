@@ -132,7 +132,7 @@ def generation_of(
     if declared.final and not spent and not known.any_result:
         level = LEVEL
     if not level:
-        standings = {row: _after_final(one) for row, one in standings.items()}
+        standings = {row: _after_final(standing) for row, standing in standings.items()}
     return Generation(
         number=number,
         level=level,
@@ -193,7 +193,7 @@ class _Known:
 
     def _earlier_rows(self, row: Row) -> list[tuple[Earlier, Row]]:
         """Returns the rows of earlier studies that compare the same in the same way."""
-        found = []
+        rows = []
         for study in self._earlier:
             if study.declared.reference.key != self._reference.key:
                 continue
@@ -201,8 +201,8 @@ class _Known:
                 continue
             for other in study.declared.rows:
                 if other.key == row.key:
-                    found.append((study, other))
-        return found
+                    rows.append((study, other))
+        return rows
 
     def standing(self, row: Row) -> RowStanding:
         """Returns the standing of a row."""
@@ -211,7 +211,7 @@ class _Known:
         for study, other in earlier:
             if self._declares_same(study, other, row):
                 first = (study.study, other.number)
-                others = [one for one in numbers if one != first]
+                others = [number for number in numbers if number != first]
                 return RowStanding(Standing.SHOWN, (first, *others))
         return RowStanding(self._without_verdict(row, earlier), tuple(numbers))
 
@@ -230,12 +230,12 @@ class _Known:
         self, row: Row, earlier: Sequence[tuple[Earlier, Row]]
     ) -> Standing:
         """Returns the standing of a row that no earlier study has a verdict for."""
-        known = self._known_seeds(row)
-        if len(known) < FEWEST_SEEDS:
+        seeds = self._known_seeds(row)
+        if len(seeds) < FEWEST_SEEDS:
             if self.row_0_is_known and self._left_out_seeds(self._reference):
                 return Standing.PARTIAL
             return Standing.TESTED
-        if not earlier or len(known & self._row_0) < FEWEST_SEEDS:
+        if not earlier or len(seeds & self._row_0) < FEWEST_SEEDS:
             return Standing.KNOWN
         left_out = self._left_out_seeds(row) | self._left_out_seeds(self._reference)
         for _, other in earlier:

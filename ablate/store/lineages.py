@@ -294,7 +294,7 @@ def digest_of(plan: Plan) -> str:
     rows = primary_rows(space.criterion.primary, plan.cells)
     compared["primary"] = [
         *(keys.get(row, "") for row in rows if row is not None),
-        *(one for one in space.criterion.primary if isinstance(one, str)),
+        *(name for name in space.criterion.primary if isinstance(name, str)),
     ]
     compared["reference"] = keys.get(0, "")
     compared["rows"] = sorted(

@@ -79,12 +79,12 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         row["name"]: dict(row) for row in source.execute(select(studies)).mappings()
     }
     chosen = _with_earlier(source, theirs, names)
-    mine = {
+    target_studies = {
         row["name"]: dict(row) for row in target.execute(select(studies)).mappings()
     }
     # All names are checked before anything is written.
     for study in chosen:
-        here = mine.get(study["name"])
+        here = target_studies.get(study["name"])
         if here is not None and _declaration(here) != _declaration(study):
             raise StoreError(
                 f"both stores have a study '{study['name']}', with different"
@@ -99,7 +99,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         hashes.update(
             dict.fromkeys(row["trial_hash"] for row in rows_of["cell_trials"])
         )
-        if study["name"] not in mine:
+        if study["name"] not in target_studies:
             new.append((study, rows_of))
     # Rows are written in the order of their foreign keys: trials need architectures,
     # cells need trials, attempts need both.
@@ -107,15 +107,15 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     taken, known = _trials(source, target, list(hashes))
     places = {study["id"]: _put_study(target, study, rows_of) for study, rows_of in new}
     for study in chosen:
-        if study["name"] in mine:
-            place = places[study["id"]] = mine[study["name"]]["id"]
+        if study["name"] in target_studies:
+            study_id = places[study["id"]] = target_studies[study["name"]]["id"]
             rows_of = _study_rows(source, study["id"])
-            _add_to_study(target, place, rows_of)
-            _take_lower_level(target, mine[study["name"]], study)
+            _add_to_study(target, study_id, rows_of)
+            _take_lower_level(target, target_studies[study["name"]], study)
             if study["finished_at"]:
                 target.execute(
                     update(studies)
-                    .where(studies.c.id == place, studies.c.finished_at.is_(None))
+                    .where(studies.c.id == study_id, studies.c.finished_at.is_(None))
                     .values(finished_at=study["finished_at"])
                 )
     _attempts(source, target, taken, places)
@@ -133,19 +133,21 @@ def _declaration(study: Mapping[str, Any]) -> tuple[str, Any]:
 
 
 def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]]]:
-    mine = select(cells.c.id).where(cells.c.study_id == study)
-    wanted = {
+    cells_of_study = select(cells.c.id).where(cells.c.study_id == study)
+    notes = {
         "cells": (
             select(cells).where(cells.c.study_id == study).order_by(cells.c.number)
         ),
         "levels": (
             select(levels)
-            .where(levels.c.cell_id.in_(mine))
+            .where(levels.c.cell_id.in_(cells_of_study))
             .order_by(levels.c.cell_id, levels.c.position)
         ),
-        "cell_trials": select(cell_trials).where(cell_trials.c.cell_id.in_(mine)),
+        "cell_trials": select(cell_trials).where(
+            cell_trials.c.cell_id.in_(cells_of_study)
+        ),
     }
-    return {name: _rows(source, query) for name, query in wanted.items()}
+    return {name: _rows(source, query) for name, query in notes.items()}
 
 
 def _rows(source: Connection, query: Select[Any]) -> list[dict[str, Any]]:
@@ -208,10 +210,10 @@ def _translate(
 ) -> None:
     """Gives references between imported studies the numbers that they have here."""
     for study in imported:
-        mine = studies.c.id == study
-        lineage = target.execute(select(studies.c.lineage).where(mine)).scalar()
+        of_study = studies.c.id == study
+        lineage = target.execute(select(studies.c.lineage).where(of_study)).scalar()
         here = None if lineage is None else places.get(lineage)
-        target.execute(update(studies).where(mine).values(lineage=here))
+        target.execute(update(studies).where(of_study).values(lineage=here))
         rows = target.execute(
             select(cells.c.id, cells.c.earlier).where(cells.c.study_id == study)
         )
@@ -269,12 +271,12 @@ def _add_to_study(
     stored = select(cell_trials.c.cell_id, cell_trials.c.seed).where(
         cell_trials.c.cell_id.in_(here.values())
     )
-    known = {(row.cell_id, row.seed) for row in target.execute(stored)}
+    existing = {(row.cell_id, row.seed) for row in target.execute(stored)}
     more = [
         {**row, "cell_id": here[numbers[row["cell_id"]]]}
         for row in rows_of["cell_trials"]
         if numbers[row["cell_id"]] in here
-        and (here[numbers[row["cell_id"]]], row["seed"]) not in known
+        and (here[numbers[row["cell_id"]]], row["seed"]) not in existing
     ]
     insert_all(target, cell_trials, more)
 
@@ -367,17 +369,19 @@ def _attempts(
         ).mappings():
             run = row["provenance_id"]
             if run not in runs:
-                found = dict(
+                stored_costs = dict(
                     source.execute(select(provenance).where(provenance.c.id == run))
                     .mappings()
                     .one()
                 )
                 # The trial may have been trained by a run of a study that is not
                 # imported. The run is then recorded under a study that is.
-                study = places.get(found["study_id"], next(iter(places.values())))
+                study = places.get(
+                    stored_costs["study_id"], next(iter(places.values()))
+                )
                 made = target.execute(
                     insert(provenance).values(
-                        **{k: v for k, v in found.items() if k != "id"}
+                        **{k: v for k, v in stored_costs.items() if k != "id"}
                         | {"study_id": study}
                     )
                 )

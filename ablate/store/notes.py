@@ -107,12 +107,12 @@ class Notes:
         """
         if not self._file.exists():
             return {}
-        wanted = select(_notes.c.study, _notes.c.trial, _notes.c.tags, _notes.c.text)
+        query = select(_notes.c.study, _notes.c.trial, _notes.c.tags, _notes.c.text)
         with self._connected() as connection:
             # Another process may have just created the file.
             if not inspect(connection).has_table(_notes.name):
                 return {}
-            rows = connection.execute(wanted).all()
+            rows = connection.execute(query).all()
         return {(row.study, row.trial): Note(tuple(row.tags), row.text) for row in rows}
 
     def put(self, study: str, trial: str, note: Note) -> None:

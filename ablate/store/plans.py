@@ -99,8 +99,8 @@ def put_study(
     if declaration.study is not None:
         if not declaration.is_same:
             values |= placed
-        mine = studies.c.id == declaration.study
-        connection.execute(update(studies).where(mine).values(**values))
+        of_study = studies.c.id == declaration.study
+        connection.execute(update(studies).where(of_study).values(**values))
         return declaration.study
     if declaration.retired is not None:
         _retire(connection, declaration.retired)
@@ -135,13 +135,13 @@ def _refuse_other_file(connection: Connection, name: str, file: str) -> None:
 
 def _retire(connection: Connection, study: int) -> None:
     """Gives a study the name of an earlier generation, and its view another one."""
-    mine = studies.c.id == study
-    row = connection.execute(select(studies).where(mine)).mappings().one()
+    of_study = studies.c.id == study
+    row = connection.execute(select(studies).where(of_study)).mappings().one()
     quoted = row["results_view"].replace('"', '""')
     connection.exec_driver_sql(f'DROP VIEW IF EXISTS "{quoted}"')
     name = generation_name(row["name"], row["generation"])
     values = {"name": name, "results_view": free_view(connection, name)}
-    connection.execute(update(studies).where(mine).values(**values))
+    connection.execute(update(studies).where(of_study).values(**values))
     put_stored(connection, {**row, **values})
 
 
@@ -266,8 +266,8 @@ def _digest(cell: Cell) -> str:
     # columns, and it must count.
     levels_: list[Canonical] = [[name, level] for name, level in cell.levels.items()]
     trained: list[Canonical] = [[trial.seed, trial.hash] for trial in cell.trials]
-    place: list[Canonical] = [cell.role, cell.control_of, cell.same_as, cell.note]
-    return content_hash([*place, architecture, sorted(cell.unread), levels_, trained])
+    planned: list[Canonical] = [cell.role, cell.control_of, cell.same_as, cell.note]
+    return content_hash([*planned, architecture, sorted(cell.unread), levels_, trained])
 
 
 def _architectures(
@@ -304,8 +304,8 @@ def _architectures(
 def _trials(
     connection: Connection, planned: Sequence[Trial], again: Sequence[Status]
 ) -> None:
-    wanted = {trial.hash: trial for trial in planned}
-    stored = existing(connection, trials.c.hash, list(wanted), trials.c.status)
+    planned_by_hash = {trial.hash: trial for trial in planned}
+    stored = existing(connection, trials.c.hash, list(planned_by_hash), trials.c.status)
     rows = (
         {
             "hash": key,
@@ -321,7 +321,7 @@ def _trials(
             "status": Status.PLANNED,
             "epochs_done": 0,
         }
-        for key, trial in wanted.items()
+        for key, trial in planned_by_hash.items()
         if key not in stored
     )
     insert_all(connection, trials, rows)
@@ -365,11 +365,11 @@ def _cells(
     # A search adds one cell at a time to thousands; reading all their IDs each time
     # would take quadratic time.
     first = min((cell.index for cell in new), default=0)
-    mine = (cells.c.study_id == study) & (cells.c.number >= first)
+    of_study = (cells.c.study_id == study) & (cells.c.number >= first)
     ids = {
         number: key
         for key, number in connection.execute(
-            select(cells.c.id, cells.c.number).where(mine)
+            select(cells.c.id, cells.c.number).where(of_study)
         )
     }
     level_rows = (row for cell in new for row in _level_rows(cell, ids[cell.index]))
@@ -402,13 +402,13 @@ def key_of(result: Any) -> int:
 
 
 def existing(
-    connection: Connection, column: Any, wanted: list[str], value: Any
+    connection: Connection, column: Any, hashes: list[str], value: Any
 ) -> dict[str, Any]:
     """Returns those of the wanted keys that are stored, each with a value."""
     values: dict[str, Any] = {}
-    for start in range(0, len(wanted), CHUNK):
+    for start in range(0, len(hashes), CHUNK):
         rows = connection.execute(
-            select(column, value).where(column.in_(wanted[start : start + CHUNK]))
+            select(column, value).where(column.in_(hashes[start : start + CHUNK]))
         )
         values.update({row[0]: row[1] for row in rows})
     return values

@@ -47,24 +47,24 @@ class Reader(TrialReader):
 
     def costs(self, revision: int) -> dict[str, Cost]:
         """Returns costs by architecture hash, for one revision of the rules."""
-        wanted = select(
+        query = select(
             architectures.c.hash, *(architectures.c[name] for name in COSTS)
         ).where(architectures.c.cost_revision == revision)
         with self._engine.connect() as connection:
-            return {row[0]: Cost(*row[1:]) for row in connection.execute(wanted)}
+            return {row[0]: Cost(*row[1:]) for row in connection.execute(query)}
 
     def known(
         self, hashes: Iterable[str], *, with_epochs: bool = True
     ) -> dict[str, Known]:
         """Returns state and epochs of those trials that the store has."""
-        wanted = list(hashes)
-        return patiently(lambda: self._known(wanted, with_epochs=with_epochs))
+        trial_hashes = list(hashes)
+        return patiently(lambda: self._known(trial_hashes, with_epochs=with_epochs))
 
-    def _known(self, wanted: list[str], *, with_epochs: bool) -> dict[str, Known]:
+    def _known(self, trial_hashes: list[str], *, with_epochs: bool) -> dict[str, Known]:
         trials_known = dict[str, Known]()
         with self._engine.connect() as connection:
-            for start in range(0, len(wanted), CHUNK):
-                chunk = wanted[start : start + CHUNK]
+            for start in range(0, len(trial_hashes), CHUNK):
+                chunk = trial_hashes[start : start + CHUNK]
                 # States are read first, because a writer may be active: all epochs of a
                 # trial that is seen as completed are in the store.
                 states = connection.execute(
@@ -92,7 +92,7 @@ class Reader(TrialReader):
         """
         if not trial.recipe.extends or trial.architecture.trainer:
             return ()
-        wanted = (
+        query = (
             select(trials.c.hash, trials.c.epochs)
             .where(
                 trials.c.architecture_hash == trial.architecture.hash,
@@ -104,7 +104,7 @@ class Reader(TrialReader):
 
         def read() -> Sequence[Any]:
             with self._engine.connect() as connection:
-                return connection.execute(wanted).all()
+                return connection.execute(query).all()
 
         matches = patiently(read)
         return tuple(
@@ -116,7 +116,7 @@ class Reader(TrialReader):
 
         It is the median over recent trials; None if there are none.
         """
-        wanted = (
+        query = (
             select(
                 # FLOPs that were not counted are 0.
                 trials.c.seconds
@@ -129,12 +129,12 @@ class Reader(TrialReader):
             .order_by(trials.c.ended_at.desc())
             .limit(1000)
         )
-        mine = without_split(data)
+        without_seed = without_split(data)
         with self._engine.connect() as connection:
             rates = sorted(
                 float(rate)
-                for rate, trained_on in connection.execute(wanted)
-                if without_split(trained_on) == mine
+                for rate, trained_on in connection.execute(query)
+                if without_split(trained_on) == without_seed
             )
         if rates:
             return rates[len(rates) // 2]
@@ -158,11 +158,11 @@ class Reader(TrialReader):
     def generations(self, name: str) -> list[tuple[str, dict[str, Any]]]:
         """Returns the names and spaces of all generations of a study, the first first."""
         base = base_name(name)
-        wanted = select(studies.c.name, studies.c.space).order_by(studies.c.generation)
+        query = select(studies.c.name, studies.c.space).order_by(studies.c.generation)
         with self._engine.connect() as connection:
             return [
                 (row.name, row.space or {})
-                for row in connection.execute(wanted)
+                for row in connection.execute(query)
                 if base_name(row.name) == base
             ]
 
@@ -174,11 +174,15 @@ class Reader(TrialReader):
         base = base_name(name)
         with self._engine.connect() as connection:
             lineage = func.coalesce(studies.c.lineage, studies.c.id)
-            mine = select(lineage).where(studies.c.name == name).scalar_subquery()
-            wanted = (
-                select(studies.c.name).where(lineage == mine).order_by(studies.c.id)
+            own_lineage = (
+                select(lineage).where(studies.c.name == name).scalar_subquery()
             )
-            names = connection.execute(wanted).scalars().all()
+            query = (
+                select(studies.c.name)
+                .where(lineage == own_lineage)
+                .order_by(studies.c.id)
+            )
+            names = connection.execute(query).scalars().all()
         return [other for other in names if base_name(other) != base]
 
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
@@ -211,7 +215,7 @@ class Reader(TrialReader):
         Args:
             only_known: leave out cells without any trial that has a result.
         """
-        wanted = (
+        query = (
             select(cells.c.number, levels.c.factor, levels.c.level)
             .join(levels, levels.c.cell_id == cells.c.id)
             .join(
@@ -224,14 +228,14 @@ class Reader(TrialReader):
             ended = select(cell_trials.c.cell_id).join(
                 trials, trials.c.hash == cell_trials.c.trial_hash
             )
-            wanted = wanted.where(
+            query = query.where(
                 cells.c.id.in_(
                     ended.where(trials.c.status.in_((*WITH_RESULT, Status.PRUNED)))
                 )
             )
         levels_by_cell: dict[int, dict[str, Level]] = {}
         with self._engine.connect() as connection:
-            for number, factor, level in connection.execute(wanted):
+            for number, factor, level in connection.execute(query):
                 levels_by_cell.setdefault(number, {})[factor] = level
         return [levels_by_cell[number] for number in sorted(levels_by_cell)]
 

@@ -62,7 +62,7 @@ def read_results(
     read = {} if read is None else read
     name = study["name"]
     check_complete(name, "the study", [itemgetter(*NEEDED)(study)])
-    mine = cells.c.study_id == study["id"]
+    of_study = cells.c.study_id == study["id"]
     rows = (
         connection.execute(
             select(cells, *(architectures.c[n] for n in COSTS))
@@ -71,7 +71,7 @@ def read_results(
                 architectures.c.hash == cells.c.architecture_hash,
                 isouter=True,
             )
-            .where(mine)
+            .where(of_study)
             .order_by(cells.c.number)
         )
         .mappings()
@@ -86,7 +86,7 @@ def read_results(
     of_cells = connection.execute(
         select(levels.c.cell_id, levels.c.factor, levels.c.level, levels.c.read)
         .join(cells, cells.c.id == levels.c.cell_id)
-        .where(mine)
+        .where(of_study)
         .order_by(levels.c.position)
     ).all()
     check_complete(name, "the levels", of_cells)
@@ -125,7 +125,7 @@ def read_results(
         question=study["question"],
         expect=study["expect"],
         source=study["source"],
-        metric={one.name: one for one in metrics}[study["metric"]],
+        metric={metric.name: metric for metric in metrics}[study["metric"]],
         metrics=metrics,
         direction=study["direction"],
         document=study["document"],
@@ -159,10 +159,10 @@ def _earlier(
     """Returns the earlier studies that rows of a study refer to, by their numbers."""
     numbers = {number for row in generation.rows.values() for number, _ in row.earlier}
     # A reference to a later study would never end.
-    wanted = select(studies).where(
+    query = select(studies).where(
         studies.c.id.in_(numbers), studies.c.created_at < study["created_at"]
     )
-    for row in connection.execute(wanted).mappings().all():
+    for row in connection.execute(query).mappings().all():
         if row["id"] not in read:
             read[row["id"]] = read_results(connection, dict(row), read)
     return {number: read[number] for number in numbers if number in read}

@@ -57,7 +57,7 @@ def check_metric(study: str, metric: str, space: Mapping[str, Any] | None) -> No
     Raises:
         DamagedStore: it does not.
     """
-    if metric not in {known.name for known in metrics_of(space)}:
+    if metric not in {stored_metric.name for stored_metric in metrics_of(space)}:
         raise DamagedStore(
             f"the study '{shortened(study)}' compares its rows by '{metric}', which its"
             " space does not have"

@@ -137,9 +137,9 @@ def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
         return classification.METRICS
     # The names become columns of views, and the store may be that of somebody else.
     return tuple(
-        Metric(**_known(Metric, one))
-        for one in stored
-        if METRIC_NAME.fullmatch(str(one.get("name")))
+        Metric(**_known(Metric, stored_metric))
+        for stored_metric in stored
+        if METRIC_NAME.fullmatch(str(stored_metric.get("name")))
     )
 
 

@@ -75,12 +75,12 @@ def _check_objects(connection: sqlite3.Connection) -> None:
 
 def _check_columns(table: Table, columns: dict[str, Any]) -> None:
     for column in table.columns:
-        place = f"{table.name}.{column.name}"
+        full_name = f"{table.name}.{column.name}"
         if column.name not in columns:
-            raise DamagedStore(f"it has no column {place}")
+            raise DamagedStore(f"it has no column {full_name}")
         hidden, not_null, key = columns[column.name]
         if hidden:
-            raise DamagedStore(f"{place} is computed, not stored")
+            raise DamagedStore(f"{full_name} is computed, not stored")
         if bool(key) != column.primary_key:
             raise DamagedStore(f"the key of the table '{table.name}' is another one")
         # A key that is one whole number is never NULL.
@@ -88,7 +88,7 @@ def _check_columns(table: Table, columns: dict[str, Any]) -> None:
             column.type, Integer
         )
         if not (not_null or column.nullable or is_row_number):
-            raise DamagedStore(f"{place} may be NULL")
+            raise DamagedStore(f"{full_name} may be NULL")
 
 
 def _check_unique(table: Table, indexes: Collection[set[str]]) -> None:

@@ -96,7 +96,7 @@ class TrialReader(Catalogue):
             .subquery()
         )
         last = attempts.alias()
-        wanted = (
+        query = (
             select(
                 cells.c.number.label("row"),
                 cell_trials.c.seed,
@@ -120,7 +120,7 @@ class TrialReader(Catalogue):
             .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
-            rows = [dict(row) for row in connection.execute(wanted).mappings()]
+            rows = [dict(row) for row in connection.execute(query).mappings()]
         for row in rows:
             if row["error"] and row["error"].strip():
                 row["error"] = row["error"].strip().splitlines()[-1]
@@ -140,7 +140,7 @@ class TrialReader(Catalogue):
     def diagnostics(self, name: str) -> list[str]:
         """Returns the diagnostics stored for a study. Raises UnknownName."""
         self.study(name)
-        wanted = (
+        query = (
             select(diagnostics.c.name)
             .distinct()
             .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
@@ -152,11 +152,11 @@ class TrialReader(Catalogue):
             .where(diagnostics.c.layer >= 0)
         )
         with self._engine.connect() as connection:
-            return sorted(connection.execute(wanted).scalars())
+            return sorted(connection.execute(query).scalars())
 
     def trained(self, name: str) -> list[Trained]:
         """Returns the trials of a study, each once."""
-        wanted = (
+        query = (
             select(
                 trials.c.hash,
                 trials.c.recipe,
@@ -173,12 +173,12 @@ class TrialReader(Catalogue):
             .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
-            rows = connection.execute(wanted).all()
+            rows = connection.execute(query).all()
         return list({row[0]: _trained(row) for row in rows}.values())
 
     def undiagnosed(self, name: str, names: Sequence[str]) -> int:
         """Counts completed trials in which one of these diagnostics was not taken."""
-        wanted = (
+        query = (
             select(trials.c.hash, diagnostics.c.name)
             .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
@@ -191,10 +191,10 @@ class TrialReader(Catalogue):
         )
         taken: dict[str, set[str]] = defaultdict(set)
         with self._engine.connect() as connection:
-            for key, stored in connection.execute(wanted):
+            for key, stored in connection.execute(query):
                 # Parts of a diagnostic are stored under its name and a dot.
                 taken[key].add((stored or "").partition(".")[0])
-        return sum(not set(names) <= found for found in taken.values())
+        return sum(not set(names) <= values for values in taken.values())
 
     def layers(self, name: str, diagnostic: str) -> list[dict[str, Any]]:
         """Returns a diagnostic of a study's completed trials at its last epoch.
@@ -215,7 +215,7 @@ class TrialReader(Catalogue):
                     f" {advice.command('diagnose', name)}"
                 )
             )
-        mine = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
+        of_study = (studies.c.name == name) & (cells.c.study_id == studies.c.id)
         with self._engine.connect() as connection:
             last = (
                 select(
@@ -226,7 +226,7 @@ class TrialReader(Catalogue):
                 .group_by(diagnostics.c.trial_hash)
                 .subquery()
             )
-            wanted = (
+            query = (
                 select(
                     cells.c.number.label("cell"),
                     cell_trials.c.seed,
@@ -236,7 +236,7 @@ class TrialReader(Catalogue):
                 .add_columns(diagnostics.c.value, diagnostics.c.numbers)
                 .join(cell_trials, cell_trials.c.trial_hash == diagnostics.c.trial_hash)
                 .join(cells, cells.c.id == cell_trials.c.cell_id)
-                .join(studies, mine)
+                .join(studies, of_study)
                 .join(
                     last,
                     (last.c.trial_hash == diagnostics.c.trial_hash)
@@ -250,7 +250,7 @@ class TrialReader(Catalogue):
                 )
                 .order_by(cells.c.number, cell_trials.c.seed, diagnostics.c.layer)
             )
-            return [dict(row) for row in connection.execute(wanted).mappings()]
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def circumstances(self, name: str) -> list[dict[str, Any]]:
         """Returns what each completed trial of a study ran on.
@@ -268,7 +268,7 @@ class TrialReader(Catalogue):
             .group_by(attempts.c.trial_hash)
             .subquery()
         )
-        wanted = (
+        query = (
             select(
                 cells.c.number.label("row"),
                 cell_trials.c.seed,
@@ -289,7 +289,7 @@ class TrialReader(Catalogue):
             .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
-            rows = [dict(row) for row in connection.execute(wanted).mappings()]
+            rows = [dict(row) for row in connection.execute(query).mappings()]
         check_complete(name, "the attempts", (tuple(row.values()) for row in rows))
         return rows
 
@@ -300,14 +300,14 @@ class TrialReader(Catalogue):
         that a trial took over from a shorter one.
         """
         run = attempts.c.provenance_id == provenance.c.id
-        mine = (
+        of_study = (
             select(attempts.c.trial_hash)
             .join(provenance, run)
             .join(studies, studies.c.id == provenance.c.study_id)
             .distinct()
         )
         if name:
-            mine = mine.where(studies.c.name == name)
+            of_study = of_study.where(studies.c.name == name)
         begun = attempts.alias()
         # A trial that goes on from a shorter one starts at a later epoch; the epochs before
         # that one were paid for by the shorter trial.
@@ -315,10 +315,12 @@ class TrialReader(Catalogue):
         sums = (
             select(func.sum(epochs.c.seconds), func.sum(epochs.c.joules))
             .join(begun, first)
-            .where(epochs.c.trial_hash.in_(mine), epochs.c.number > begun.c.first_epoch)
+            .where(
+                epochs.c.trial_hash.in_(of_study), epochs.c.number > begun.c.first_epoch
+            )
         )
         with self._engine.connect() as connection:
-            trials_begun = frozenset(connection.execute(mine).scalars())
+            trials_begun = frozenset(connection.execute(of_study).scalars())
             seconds, joules = connection.execute(sums).one()
         return Used(trials_begun, seconds or 0.0, joules or 0.0)
 
@@ -335,7 +337,7 @@ class TrialReader(Catalogue):
             .group_by(attempts.c.trial_hash)
             .subquery()
         )
-        mine = (
+        of_study = (
             select(cell_trials.c.trial_hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(
@@ -356,7 +358,9 @@ class TrialReader(Catalogue):
                 begun,
                 (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1),
             )
-            .where(epochs.c.trial_hash.in_(mine), epochs.c.number > begun.c.first_epoch)
+            .where(
+                epochs.c.trial_hash.in_(of_study), epochs.c.number > begun.c.first_epoch
+            )
             .group_by(epochs.c.trial_hash)
             .subquery()
         )
@@ -364,7 +368,7 @@ class TrialReader(Catalogue):
             func.sum(spent.c[name]).label(name)
             for name in ("epochs", "seconds", "metered", "joules")
         )
-        wanted = (
+        query = (
             select(attempts.c.device, func.count().label("trials"), *sums)
             .join(last, last.c.id == attempts.c.id)
             .join(spent, spent.c.trial_hash == attempts.c.trial_hash)
@@ -372,7 +376,7 @@ class TrialReader(Catalogue):
             .order_by(attempts.c.device)
         )
         with self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(wanted).mappings()]
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def trial(self, text: str) -> dict[str, Any]:
         """Returns a trial by its hash or a prefix of it.
@@ -387,7 +391,7 @@ class TrialReader(Catalogue):
                 f"'{text}' is a study; name one of its trials, as"
                 f" `{advice.command('status', text)}` lists them"
             )
-        wanted = (
+        query = (
             select(
                 trials,
                 cells.c.number.label("row"),
@@ -408,21 +412,21 @@ class TrialReader(Catalogue):
             .limit(1)
         )
         with self._engine.connect() as connection:
-            return {"study": study, **connection.execute(wanted).mappings().one()}
+            return {"study": study, **connection.execute(query).mappings().one()}
 
     def layers_of(self, trial: str) -> list[dict[str, Any]]:
         """Returns the diagnostics of a trial, each at its last epoch.
 
         Each row has the name, layer, and a value or numbers.
         """
-        mine = diagnostics.c.trial_hash == trial
+        of_trial = diagnostics.c.trial_hash == trial
         last = (
             select(diagnostics.c.name, func.max(diagnostics.c.epoch).label("epoch"))
-            .where(mine)
+            .where(of_trial)
             .group_by(diagnostics.c.name)
         )
         latest = last.subquery()
-        wanted = (
+        query = (
             select(
                 diagnostics.c.name,
                 diagnostics.c.layer,
@@ -434,11 +438,11 @@ class TrialReader(Catalogue):
                 (latest.c.name == diagnostics.c.name)
                 & (latest.c.epoch == diagnostics.c.epoch),
             )
-            .where(mine, diagnostics.c.layer >= 0)
+            .where(of_trial, diagnostics.c.layer >= 0)
             .order_by(diagnostics.c.name, diagnostics.c.layer)
         )
         with self._engine.connect() as connection:
-            return [dict(row) for row in connection.execute(wanted).mappings()]
+            return [dict(row) for row in connection.execute(query).mappings()]
 
     def attempts(self, trial: str) -> list[dict[str, Any]]:
         """Returns all attempts at a trial, in their order."""

@@ -291,18 +291,18 @@ class Writer:
         before, after = Status.FAILED, Status.ABANDONED
         if undo:
             before, after = after, before
-        mine = (
+        of_driver = (
             select(cell_trials.c.trial_hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
             .where(studies.c.name == study)
         )
         if row is not None:
-            mine = mine.where(cells.c.number == row)
+            of_driver = of_driver.where(cells.c.number == row)
         with write_transaction(self._engine) as connection:
             changed = connection.execute(
                 update(trials)
-                .where(trials.c.hash.in_(mine), trials.c.status == before)
+                .where(trials.c.hash.in_(of_driver), trials.c.status == before)
                 .values(status=after)
             )
             number = changed.rowcount
@@ -350,13 +350,13 @@ class Writer:
                 | (drivers.c.leased_until < clock(connection))
             )
         )
-        mine = {
+        stored_ids = {
             "id": self._owner,
             "study_id": study,
             "digest": _digest(space),
             "leased_until": until,
         }
-        connection.execute(insert(drivers).values(**mine))
+        connection.execute(insert(drivers).values(**stored_ids))
 
     def begin(self, study: int, document: str, source: Provenance) -> None:
         """Stores the provenance of this run, and cleans up after killed drivers.
@@ -422,13 +422,13 @@ class Writer:
 
     def _lease(self, trial: str, results: Sequence[Status]) -> Claim:
         with write_transaction(self._engine) as connection:
-            wanted = select(
+            query = select(
                 trials.c.status, trials.c.fence, self._elsewhere(connection)
             ).where(trials.c.hash == trial)
             status, fence, elsewhere = connection.execute(
                 # The row stays locked until the end of the transaction: two drivers
                 # that claim at once must not both see the same fence.
-                wanted.with_for_update()
+                query.with_for_update()
             ).one()
             if status in results:
                 return "known"
@@ -489,12 +489,12 @@ class Writer:
     def _may_write(self, connection: Connection, trial: str) -> bool:
         if not self.shared:
             return True
-        found = (
+        row = (
             select(trials.c.owner, trials.c.fence)
             .where(trials.c.hash == trial)
             .with_for_update()
         )
-        owner, fence = connection.execute(found).one()
+        owner, fence = connection.execute(row).one()
         # A trial without a fence here was never leased by this driver (a trial that is
         # only diagnosed): it may be written if no driver owns it.
         return bool(

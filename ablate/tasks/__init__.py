@@ -54,11 +54,11 @@ def of(architecture: Architecture) -> Task:
     """
     if not architecture.head:
         return tasks()[USUAL]
-    found = with_head(architecture.head)
-    if found is not None:
-        return found
-    known = [head for task in tasks().values() for head in task.heads]
-    raise UnknownName(unknown("head", architecture.head, known))
+    own_task = with_head(architecture.head)
+    if own_task is not None:
+        return own_task
+    head_names = [head for task in tasks().values() for head in task.heads]
+    raise UnknownName(unknown("head", architecture.head, head_names))
 
 
 __all__ = ["USUAL", "Task", "find", "of", "tasks", "with_head"]

@@ -72,15 +72,15 @@ def place(verb: str = "") -> str:
 
     Each has a blank before it. A password is masked.
     """
-    said = ""
+    options = ""
     for name, values in _options.items():
         if verb in READERS.get(name, (verb,)):
             for value in values:
-                said += f" {name} {escape.shell(masked(value))}"
-    return escape.line(said)
+                options += f" {name} {escape.shell(masked(value))}"
+    return escape.line(options)
 
 
 def command(verb: str, *words: str) -> str:
     """Returns a command of ablate on the same store."""
-    said = ["ablate", verb, *map(escape.shell, words)]
-    return " ".join(said) + place(verb)
+    words_of_command = ["ablate", verb, *map(escape.shell, words)]
+    return " ".join(words_of_command) + place(verb)

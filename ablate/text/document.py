@@ -394,9 +394,9 @@ _ELSEWHERE = {
 }
 
 
-def unknown_key(key: str, known: list[str]) -> str:
+def unknown_key(key: str, keys: list[str]) -> str:
     """Returns the message for a key that a mapping does not have."""
     ours = _ELSEWHERE.get(key.lower())
-    if ours in known:
+    if ours in keys:
         return f"unknown key '{shortened(key)}'; did you mean '{ours}'?"
-    return unknown("key", key, known)
+    return unknown("key", key, keys)

@@ -66,8 +66,8 @@ def visible(text: str, keep: str = "") -> str:
         keep: characters that stay, such as line feeds if several lines are allowed.
     """
 
-    def shown(found: re.Match[str]) -> str:
-        character = found.group()
+    def shown(match: re.Match[str]) -> str:
+        character = match.group()
         code = ord(character)
         if character in keep:
             return character
@@ -83,7 +83,7 @@ def visible(text: str, keep: str = "") -> str:
 def restore(text: str) -> str:
     """Returns the text that `visible` received."""
     return _SHOWN.sub(
-        lambda found: chr(int(found[1] or found[2] or found[3], 16)), text
+        lambda match: chr(int(match[1] or match[2] or match[3], 16)), text
     )
 
 
@@ -132,7 +132,7 @@ def markdown(text: str, *, cell: bool = False) -> str:
     # A caller may remove the spaces at the ends. So a character beside them is escaped
     # as one at the end: a backslash there would escape what follows the text.
     bare = flat.strip()
-    safe = _MARKDOWN.sub(lambda found: "\\" + found.group(), bare)
+    safe = _MARKDOWN.sub(lambda match: "\\" + match.group(), bare)
     escaped = flat.replace(bare, safe, 1) if bare else flat
     if cell:
         return escaped.replace("|", "\\|")
@@ -187,8 +187,8 @@ _GREEK = (
     " - sigma tau upsilon phi chi psi omega"
 )
 _LATEX |= {
-    chr(0x3B1 + place): rf"$\{name}$"
-    for place, name in enumerate(_GREEK.split())
+    chr(0x3B1 + number): rf"$\{name}$"
+    for number, name in enumerate(_GREEK.split())
     if name != "-"
 }
 _LATEX |= {
@@ -228,7 +228,7 @@ def latex(text: str) -> str:
     """
     # NUL marks where a ligature must be broken; `_one_line` has removed every NUL of
     # the text itself.
-    whole = _LIGATURE.sub(lambda found: found.group() + "\0", _one_line(text))
+    whole = _LIGATURE.sub(lambda match: match.group() + "\0", _one_line(text))
     escaped = "".join("{}" if c == "\0" else _tex(c) for c in whole)
     # After the end of a row, a star or a bracket would be read as its argument.
     if escaped.startswith(("*", "[")):
@@ -282,9 +282,9 @@ def json(text: str) -> str:
     A parser reads the same value.
     """
 
-    def shown(found: re.Match[str]) -> str:
+    def shown(match: re.Match[str]) -> str:
         # JSON escapes are UTF-16 units, so a character beyond U+FFFF needs two of them.
-        units = found.group().encode("utf-16-be", "surrogatepass").hex()
+        units = match.group().encode("utf-16-be", "surrogatepass").hex()
         return "".join(
             f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4)
         )

@@ -29,7 +29,7 @@ class Diagnosed:
 
 def diagnose(
     targets: tuple[str, ...],
-    wanted: Diagnostics,
+    diagnostics: Diagnostics,
     options: Options,
     hear: Callable[[int, int], None] = lambda done, all_: None,
 ) -> Diagnosed:
@@ -48,7 +48,7 @@ def diagnose(
     from ablate.store.writer import Writer
     from ablate.training.diagnose import take_diagnostics
 
-    require(wanted.names)
+    require(diagnostics.names)
     with Reader(options.url) as reader:
         pairs = [reader.target(target) for target in targets]
         studies = tuple(dict.fromkeys(study for study, _ in pairs))
@@ -83,7 +83,9 @@ def diagnose(
         root = options.checkpoints_of(writer.store_id)
         for done, (trial, data) in enumerate(chosen.values(), 1):
             if trial.completed:
-                taken = take_diagnostics(trial, data, f"{root}/{trial.hash}", wanted)
+                taken = take_diagnostics(
+                    trial, data, f"{root}/{trial.hash}", diagnostics
+                )
             else:
                 taken = None
             if taken is None:

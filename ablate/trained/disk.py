@@ -127,8 +127,8 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
     """
     from ablate.store.writer import Writer
 
-    wanted = set(kinds) & set(FREEABLE)
-    if "other-stores" in wanted and "://" in options.checkpoints_root:
+    freed = set(kinds) & set(FREEABLE)
+    if "other-stores" in freed and "://" in options.checkpoints_root:
         raise CheckpointError(
             "nothing shows whether the checkpoints of other stores at"
             f" {masked(options.checkpoints_root)} are in use, so they are not removed;"
@@ -142,7 +142,7 @@ def free(options: Options, kinds: Iterable[Kind]) -> Freed:
     with Writer(options.url):
         system, _ = _files(options)
         for place in usage(options):
-            if place.kind not in wanted:
+            if place.kind not in freed:
                 continue
             if _removed(system, place.path):
                 folders += 1

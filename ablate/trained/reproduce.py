@@ -109,18 +109,27 @@ def reproduce(
                 f" `{advice.command('status', text)}` lists them"
             )
         stored = reader.study(study)
-        known = reader.known([key])[key]
+        stored_trial = reader.known([key])[key]
         results = reader.results(study)
         before = next(
-            (one for one in reader.circumstances(study) if one["trial"] == key), None
+            (
+                attempt
+                for attempt in reader.circumstances(study)
+                if attempt["trial"] == key
+            ),
+            None,
         )
-    if known.status != Status.COMPLETED or before is None:
+    if stored_trial.status != Status.COMPLETED or before is None:
         remedy = ""
         # `resume` does not train a trial again that diverged or was stopped early.
-        if known.status not in (Status.DIVERGED, Status.PRUNED, Status.ABANDONED):
+        if stored_trial.status not in (
+            Status.DIVERGED,
+            Status.PRUNED,
+            Status.ABANDONED,
+        ):
             remedy = f"; complete it with: {advice.command('resume', study)}"
         raise AblateError(
-            f"trial {key} is {known.status}, and only completed trials can be"
+            f"trial {key} is {stored_trial.status}, and only completed trials can be"
             f" reproduced{remedy}"
         )
     declared = validated_space(stored)
@@ -144,7 +153,7 @@ def reproduce(
         (
             e.number
             # If the numbers of epochs differ, `same` is false by their lengths.
-            for e, old in zip(epochs, known.epochs, strict=False)
+            for e, old in zip(epochs, stored_trial.epochs, strict=False)
             if _differs(e, old)
         ),
         None,
@@ -154,17 +163,17 @@ def reproduce(
     measured = dict(epochs[-1].metrics)
     if tested is not None:
         measured |= tested.metrics
-    final = {name: measured[name] for name in known.final}
+    final = {name: measured[name] for name in stored_trial.final}
     return Reproduced(
         study=study,
         trial=key,
         metric=metric,
         epochs=len(epochs),
         same=first is None
-        and len(epochs) == len(known.epochs)
-        and final == dict(known.final),
+        and len(epochs) == len(stored_trial.epochs)
+        and final == dict(stored_trial.final),
         first=first,
-        stored=known.final[metric],
+        stored=stored_trial.final[metric],
         found=final[metric],
         noise=_noise(results),
         device=before["device"],
@@ -185,8 +194,8 @@ def _noise(results: StudyResults) -> float | None:
     return float(special.stdtrit(freedom, 0.995)) * sd * math.sqrt(2)
 
 
-def _differs(one: Epoch, other: Epoch) -> bool:
-    return one.metrics != other.metrics or one.lr != other.lr
+def _differs(epoch: Epoch, other: Epoch) -> bool:
+    return epoch.metrics != other.metrics or epoch.lr != other.lr
 
 
 def _trained(

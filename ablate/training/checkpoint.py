@@ -115,12 +115,12 @@ def _whole(path: Path) -> State:
     return state
 
 
-def read_checkpoint(place: str, trial: str) -> State | None:
+def read_checkpoint(location: str, trial: str) -> State | None:
     """Returns the checkpoint of another trial, without changing it.
 
     Returns None if there is none or it is damaged.
     """
-    with contextlib.suppress(Exception), storage(place).reading() as path:
+    with contextlib.suppress(Exception), storage(location).reading() as path:
         state = None if path is None else _whole(path)
         if state is not None and state.get("trial") == trial:
             return state

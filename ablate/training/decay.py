@@ -37,18 +37,20 @@ def apply_exceptions(
         return
     for parameter, decays in exceptions(model, recipe):
         groups: list[dict[str, Any]] = optimizer.param_groups
-        mine = next(group for group in groups if _holds(group, parameter))
-        if (mine["weight_decay"] > 0) == decays:
+        current = next(group for group in groups if _holds(group, parameter))
+        if (current["weight_decay"] > 0) == decays:
             continue
-        wanted = recipe.weight_decay if decays else 0.0
-        mine["params"] = [one for one in mine["params"] if one is not parameter]
-        fitting = (group for group in groups if _same_but_decay(group, mine, wanted))
+        decay = recipe.weight_decay if decays else 0.0
+        current["params"] = [
+            other for other in current["params"] if other is not parameter
+        ]
+        fitting = (group for group in groups if _same_but_decay(group, current, decay))
         # An optimiser may have several groups already, such as one for each learning
         # rate of layer decay. A parameter keeps everything of its group but the decay.
         target = next(fitting, None)
         if target is None:
             optimizer.add_param_group(
-                {**mine, "params": [parameter], "weight_decay": wanted}
+                {**current, "params": [parameter], "weight_decay": decay}
             )
         else:
             target["params"].append(parameter)
@@ -56,7 +58,7 @@ def apply_exceptions(
 
 def _holds(group: dict[str, Any], parameter: nn.Parameter) -> bool:
     # `in` would compare the values of tensors instead of their identity.
-    return any(one is parameter for one in group["params"])
+    return any(member is parameter for member in group["params"])
 
 
 def _same_but_decay(

@@ -18,7 +18,7 @@ from ablate.training.checkpoint import CheckpointFolder, has_checkpoint
 
 
 def take_diagnostics(
-    trial: Trained, data: Data, folder: str | Path, wanted: Diagnostics
+    trial: Trained, data: Data, folder: str | Path, diagnostics: Diagnostics
 ) -> tuple[Measurement, ...] | None:
     """Takes diagnostics of a trial's network on the CPU.
 
@@ -43,12 +43,12 @@ def take_diagnostics(
         model = build(trial.architecture)
         model.load_state_dict(state["ema"] or state["model"])
         data = replace(data, image_size=trial.architecture.image_size)
-        images = _first_images(trial, data, wanted.images)
+        images = _first_images(trial, data, diagnostics.images)
         return measure(
             model,
             trial.architecture.backbone,
             images,
-            wanted.names,
+            diagnostics.names,
             len(state["epochs"]),
         )
 

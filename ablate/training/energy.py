@@ -71,8 +71,8 @@ class EnergyMeter:
             return
         wrapped = sum(
             most
-            for one, other, most in zip(before, now, self._ranges, strict=True)
-            if other < one
+            for start, other, most in zip(before, now, self._ranges, strict=True)
+            if other < start
         )
         self._drawn += sum(now) - sum(before) + wrapped
         self._last, self._read_at = now, time.monotonic()

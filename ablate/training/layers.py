@@ -20,8 +20,8 @@ def layers_said(model: nn.Module) -> Iterator[None]:
     A network without its own way reports its blocks. Without this, timm would count
     groups of a dozen parameters as layers, wherever they are.
     """
-    found: Any = model
-    if hasattr(found, "group_matcher"):
+    module: Any = model
+    if hasattr(module, "group_matcher"):
         yield
         return
     layer_of = _by_blocks(model) if places_of(model) else None
@@ -34,11 +34,11 @@ def layers_said(model: nn.Module) -> Iterator[None]:
             )
         return layer_of
 
-    found.group_matcher = group_matcher
+    module.group_matcher = group_matcher
     try:
         yield
     finally:
-        del found.group_matcher
+        del module.group_matcher
 
 
 def _by_blocks(model: nn.Module) -> Callable[[str], float]:

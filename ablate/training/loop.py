@@ -188,11 +188,13 @@ class Training:
         state = self._checkpoint.load()
         if state is not None:
             return state
-        found = (read_checkpoint(place, key) for key, place in self._beginnings.items())
+        states = (
+            read_checkpoint(location, key) for key, location in self._beginnings.items()
+        )
         return next(
             (
                 begun
-                for begun in found
+                for begun in states
                 if begun is not None and not begun.get("weights_only")
             ),
             None,
@@ -297,15 +299,15 @@ class Training:
             return value > float(self._best["value"])
         return value < float(self._best["value"])
 
-    def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
+    def diagnose(self, diagnostics: Diagnostics) -> tuple[Measurement, ...]:
         """Takes diagnostics of the evaluated network on the first test images."""
         # Diagnostics must not change what training draws next.
         with torch.random.fork_rng(devices=[]):
             taken = measure(
                 self._tested_model,
                 self._trial.architecture.backbone,
-                self._work.first_images(wanted.images),
-                wanted.names,
+                self._work.first_images(diagnostics.images),
+                diagnostics.names,
                 len(self.epochs),
             )
         self.measurements += taken
@@ -375,10 +377,10 @@ class Training:
             total += self._update(batch).double() * batch.images
             images += batch.images
             if update % CHECK_EVERY == CHECK_EVERY - 1 and not math.isfinite(
-                found := self._group.total(total, images)[0].item()
+                total_loss := self._group.total(total, images)[0].item()
             ):
                 raise Diverged(
-                    f"training loss is {found} in epoch {len(self.epochs) + 1}, update"
+                    f"training loss is {total_loss} in epoch {len(self.epochs) + 1}, update"
                     f" {update + 1}"
                 )
         total, images = self._group.total(total, images)
@@ -428,17 +430,17 @@ class Training:
         model.eval()
         self._group.same_buffers(model)
         correct: list[Tensor] = []
-        wanted = not validation and self._group.share.of == 1
+        whole = not validation and self._group.share.of == 1
         tools = Evaluating(
             autocast=self._autocast,
             beat=self._beat,
             total=self._group.total,
-            correct=correct.append if wanted else None,
+            correct=correct.append if whole else None,
         )
-        found = self._work.evaluate(model, tools, validation=validation)
+        evaluation = self._work.evaluate(model, tools, validation=validation)
         if correct:
             self.correct = CorrectImages.of(torch.cat(correct).cpu().numpy())
-        return found
+        return evaluation
 
     def _state(self) -> State:
         return {

@@ -54,7 +54,7 @@ class OwnTraining(ABC):
     def finished(self) -> bool:
         return len(self.epochs) >= self._trial.recipe.epochs
 
-    def diagnose(self, wanted: Diagnostics) -> tuple[Measurement, ...]:
+    def diagnose(self, diagnostics: Diagnostics) -> tuple[Measurement, ...]:
         """Takes no diagnostics: the network is not known."""
         return ()
 

@@ -95,7 +95,7 @@ class CommandTraining(OwnTraining):
         try:
             self._place = self._checkpoint_path(folder)
             state = self._checkpoint.load() or {}
-            self.epochs = [epoch_of(one) for one in state.get("epochs", [])]
+            self.epochs = [epoch_of(epoch) for epoch in state.get("epochs", [])]
             if not self.finished and not (self._place and self._place.exists()):
                 # The script cannot resume, so it begins again.
                 self.epochs.clear()
@@ -107,14 +107,14 @@ class CommandTraining(OwnTraining):
         """Where the script keeps its checkpoint; None if it keeps none."""
         if "{checkpoint}" not in " ".join(self._trainer.command):
             return None
-        place = str(folder).removeprefix("file://")
-        if "://" in place:
+        text = str(folder).removeprefix("file://")
+        if "://" in text:
             raise CheckpointError(
                 f"trainer {self._trainer.name} writes its own checkpoints, and its"
                 f" command cannot write to the URL {folder}; use a folder that all"
                 " nodes mount"
             )
-        path = Path(place, "script").resolve()
+        path = Path(text, "script").resolve()
         path.mkdir(exist_ok=True)
         return path / "checkpoint"
 
@@ -180,7 +180,7 @@ class CommandTraining(OwnTraining):
 
     def _read_rest(self) -> None:
         """Writes down the reports that the script made before it was ended."""
-        known = len(self.epochs)
+        stored_epochs = len(self.epochs)
         while not self.finished:
             line = self._lines.get(timeout=STOP_SECONDS)
             if line is None:
@@ -188,7 +188,7 @@ class CommandTraining(OwnTraining):
             report = self._report_in(line)
             if report is not None and report[0] <= len(self.epochs) + 1:
                 self._add(*report, time.perf_counter())
-        if len(self.epochs) > known:
+        if len(self.epochs) > stored_epochs:
             self._write_down()
 
     def _words(self) -> list[str]:
@@ -203,7 +203,7 @@ class CommandTraining(OwnTraining):
         }
         words = [
             # In one pass, so that braces in a level stay.
-            re.sub(r"\{([^{}]*)\}", lambda place: _text(values[place[1]]), word)
+            re.sub(r"\{([^{}]*)\}", lambda match: _text(values[match[1]]), word)
             for word in self._trainer.command
         ]
         if words[0] in ("python", "python3"):
@@ -314,9 +314,9 @@ class CommandTraining(OwnTraining):
         total = 0.0
         with contextlib.suppress(psutil.Error):
             script = psutil.Process(self._process.pid)
-            for one in (script, *script.children(recursive=True)):
+            for process in (script, *script.children(recursive=True)):
                 with contextlib.suppress(psutil.Error):
-                    times = one.cpu_times()
+                    times = process.cpu_times()
                     total += times.user + times.system
         return total
 
@@ -328,10 +328,10 @@ class CommandTraining(OwnTraining):
             if status < 0 or status > 128:
                 how = f"was killed by signal {-status if status < 0 else status - 128}"
         else:
-            wanted = ", ".join(metric.name for metric in self._trainer.metrics)
+            names = ", ".join(metric.name for metric in self._trainer.metrics)
             how = (
                 f"ended after {len(self.epochs)} of {self._trial.recipe.epochs} epochs;"
-                f' after each, print a line such as {{"epoch": 1, ...}} with {wanted}'
+                f' after each, print a line such as {{"epoch": 1, ...}} with {names}'
             )
         words = " ".join(self._words())
         self._end_process()

@@ -86,7 +86,7 @@ class FunctionTraining(OwnTraining):
         self._last_files: State | None = None
         try:
             self._state = self._checkpoint.load() or {}
-            self.epochs = [epoch_of(one) for one in self._state.get("epochs", [])]
+            self.epochs = [epoch_of(epoch) for epoch in self._state.get("epochs", [])]
             self._own = OwnTrial(trial, self._trainer, device, threads, self._resume)
         except BaseException:
             self.close()
@@ -242,16 +242,16 @@ def written_by(save: Saver) -> State:
         save(path)
         if path.is_file():
             return {"": _bytes_of(path)}
-        found = {
+        measured = {
             file.relative_to(path).as_posix(): _bytes_of(file)
             for file in sorted(path.rglob("*"))
             if file.is_file()
         }
-        if not found:
+        if not measured:
             raise CheckpointError(
                 "save= of trial.report wrote nothing to the path that it received"
             )
-        return found
+        return measured
 
 
 @contextlib.contextmanager

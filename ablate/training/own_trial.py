@@ -161,29 +161,29 @@ def checked(metrics: Mapping[str, Any], trainer: Trainer) -> dict[str, float]:
     Raises:
         AblateError: a metric is missing, unknown or not a number.
     """
-    wanted = [metric.name for metric in trainer.metrics]
-    missing = [name for name in wanted if name not in metrics]
-    unknown = [name for name in metrics if name not in wanted]
+    names = [metric.name for metric in trainer.metrics]
+    missing = [name for name in names if name not in metrics]
+    unknown = [name for name in metrics if name not in names]
     if missing or unknown:
         wrong = [f"{name} is missing" for name in missing]
         wrong += [f"{name} is not declared" for name in unknown]
         raise AblateError(
-            f"trainer {trainer.name} declares the metrics {', '.join(wanted)}; it"
+            f"trainer {trainer.name} declares the metrics {', '.join(names)}; it"
             f" reported {', '.join(metrics) or 'none'}: {', '.join(wrong)}"
         )
     values = {}
-    for name in wanted:
+    for name in names:
         try:
             value = metrics[name]
             # A tensor may still carry its gradient.
             detach = getattr(value, "detach", None)
             values[name] = float(detach() if detach else value)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-            found = repr(metrics[name])
+            printed = repr(metrics[name])
             if hasattr(metrics[name], "shape"):
-                found = f"an array of {tuple(metrics[name].shape)}"
+                printed = f"an array of {tuple(metrics[name].shape)}"
             raise AblateError(
-                f"trainer {trainer.name} reported {name} = {shortened(found)}; it must"
+                f"trainer {trainer.name} reported {name} = {shortened(printed)}; it must"
                 " be one number"
             ) from error
     return values

@@ -216,7 +216,7 @@ class Leader(_Group):
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
         for rank in range(1, processes):
-            mine, theirs = Pipe()
+            here, theirs = Pipe()
             command = [sys.executable, "-c", START, str(theirs.fileno())]
             process = subprocess.Popen(
                 command,
@@ -226,14 +226,14 @@ class Leader(_Group):
                 stdout=subprocess.DEVNULL,
             )
             theirs.close()
-            self._others.append((process, mine))
-            place = device if device == "cpu" else f"{device}:{rank}"
+            self._others.append((process, here))
+            rank_device = device if device == "cpu" else f"{device}:{rank}"
             self._tell(
-                mine,
+                here,
                 Task(
                     trial=trial,
                     share=Share(rank, processes),
-                    device=place,
+                    device=rank_device,
                     threads=threads,
                     port=port,
                     timeout=TIMEOUT,
@@ -316,17 +316,17 @@ class Leader(_Group):
         for rank, (process, pipe) in enumerate(self._others, 1):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(LAST_WORDS_SECONDS)
-                said = ""
+                description = ""
                 with contextlib.suppress(EOFError, OSError):
                     while pipe.poll():
-                        said = pipe.recv() or said
+                        description = pipe.recv() or description
                 if code < 0:
                     ended = f"was killed by {signal.Signals(-code).name}"
                 else:
                     ended = f"ended with code {code}"
                 words.append(
                     f"process {rank} of {self.share.of} {ended}"
-                    + (f":\n{said}" if said else "")
+                    + (f":\n{description}" if description else "")
                 )
         return "\n".join(words)
 

@@ -63,7 +63,9 @@ def loss_of(model: nn.Module, architecture: Architecture, inputs: Tensor) -> Ten
     head = heads.find(architecture.head)
     if head.loss is not None:
         return head.loss(model, inputs)
-    return torch.stack([one.float().mean() for one in _tensors(model(inputs))]).sum()
+    return torch.stack(
+        [tensor.float().mean() for tensor in _tensors(model(inputs))]
+    ).sum()
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:
@@ -71,5 +73,5 @@ def _tensors(output: Any) -> Iterator[Tensor]:
     if isinstance(output, Tensor):
         yield output
         return
-    for one in output:
-        yield from _tensors(one)
+    for item in output:
+        yield from _tensors(item)

@@ -41,29 +41,29 @@ def searched(study: StudyStatus) -> str:
 def overview() -> None:
     """The cards, refreshed every two seconds."""
     st.session_state.setdefault("filter", state("filter"))
-    wanted = st.text_input(
+    pattern = st.text_input(
         "Filter", placeholder="part of a name, a question or a tag", key="filter"
     )
-    keep({"filter": wanted})
-    found = studies()
-    if not found:
+    keep({"filter": pattern})
+    every = studies()
+    if not every:
         st.info(
             "The store has no study yet. To create one, run `ablate init` and then `ablate"
             " run space.yaml`; this page will show it."
         )
         return
-    running = sum(study.by_status.get(Status.RUNNING, 0) for study in found)
-    trials = sum(sum(study.by_status.values()) for study in found)
-    failed = sum(study.by_status.get(Status.FAILED, 0) for study in found)
+    running = sum(study.by_status.get(Status.RUNNING, 0) for study in every)
+    trials = sum(sum(study.by_status.values()) for study in every)
+    failed = sum(study.by_status.get(Status.FAILED, 0) for study in every)
     with st.container(horizontal=True):
         for title, number in (
-            ("studies", len(found)),
+            ("studies", len(every)),
             ("trials", trials),
             ("running now", running),
             ("failed", failed),
         ):
             st.metric(title, f"{number:,}", width=110)
-    matching = [study for study in found if wanted.lower() in searched(study)]
+    matching = [study for study in every if pattern.lower() in searched(study)]
     for study in matching[:SHOWN]:
         card(study)
     if len(matching) > SHOWN:

@@ -76,14 +76,14 @@ def choose(names: Sequence[str]) -> str:
     )
 
 
-def filters(found: StudyResults) -> dict[str, str]:
+def filters(stored: StudyResults) -> dict[str, str]:
     """Levels that are asked for, by factor; kept in the address."""
     chosen = {}
     with st.popover("Filter by factor"):
-        for name in found.factors:
+        for name in stored.factors:
             levels = list(
                 dict.fromkeys(
-                    level_text(shown_levels(cell).get(name)) for cell in found.cells
+                    level_text(shown_levels(cell).get(name)) for cell in stored.cells
                 )
             )
             requested = state(f"f.{name}")
@@ -124,12 +124,12 @@ def report_button(name: str) -> None:
 
 def body(name: str) -> None:
     """The study with one of its views."""
-    found, declared = results(name)
+    stored, declared = results(name)
     status = next(study for study in studies() if study.name == name)
     words.title(status.question)
     progress(status)
-    if found.expect:
-        words.caption(f"Expected: {found.expect}")
+    if stored.expect:
+        words.caption(f"Expected: {stored.expect}")
     notes.written(name)
     requested = state("view")
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -141,11 +141,11 @@ def body(name: str) -> None:
             key="view",
             label_visibility="collapsed",
         )
-        chosen = filters(found)
+        chosen = filters(stored)
         notes.edited(name)
-    rows = {cell.index for cell in found.cells if matches(cell, chosen)}
+    rows = {cell.index for cell in stored.cells if matches(cell, chosen)}
     try:
-        VIEWS[view or "verdicts"](Shown(name, found, declared, frozenset(rows)))
+        VIEWS[view or "verdicts"](Shown(name, stored, declared, frozenset(rows)))
     except AblateError as error:
         words.notice(str(error))
     keep(
@@ -164,15 +164,15 @@ def address_text(value: object) -> str:
 
 def page() -> None:
     """Draws the page."""
-    found = studies()
-    if not found:
+    every = studies()
+    if not every:
         st.info(
             "The store has no study yet. To create one, run `ablate init` and then `ablate"
             " run space.yaml`."
         )
         return
-    name = choose([study.name for study in found])
-    status = next(study for study in found if study.name == name)
+    name = choose([study.name for study in every])
+    status = next(study for study in every if study.name == name)
     unfinished = bool(status.unfinished or not status.finished)
     if st.session_state.get("read") != name:
         # Once, and not at each refresh, which would let the page flicker.

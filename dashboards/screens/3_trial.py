@@ -43,9 +43,9 @@ def read(
         trial = reader.trial(key)
         known = reader.known([trial["hash"]])[trial["hash"]]
         circumstances = [
-            one
-            for one in reader.circumstances(trial["study"])
-            if one["trial"] == trial["hash"]
+            attempt
+            for attempt in reader.circumstances(trial["study"])
+            if attempt["trial"] == trial["hash"]
         ]
         layers = reader.layers_of(trial["hash"])
         return trial, known, reader.attempts(trial["hash"]), circumstances, layers
@@ -53,24 +53,24 @@ def read(
 
 def show_difference(trial: Mapping[str, Any]) -> None:
     """The levels of the trial's row beside those of row 0."""
-    found, _ = results(trial["study"])
-    by_index = {cell.index: cell for cell in found.cells}
-    mine = shown_levels(by_index[trial["row"]])
+    stored, _ = results(trial["study"])
+    by_index = {cell.index: cell for cell in stored.cells}
+    shown = shown_levels(by_index[trial["row"]])
     if trial["row"] == 0:
         st.subheader("Levels (row 0)")
-        levels = [(name, level_text(level)) for name, level in mine.items()]
+        levels = [(name, level_text(level)) for name, level in shown.items()]
         st.dataframe(pd.DataFrame(levels, columns=["factor", "level"]), hide_index=True)
         return
     st.subheader("Levels, compared with row 0")
-    first = shown_levels(found.cells[0])
+    first = shown_levels(stored.cells[0])
     frame = pd.DataFrame(
         [
             {
                 "factor": name,
-                "this trial": level_text(mine.get(name)),
+                "this trial": level_text(shown.get(name)),
                 "row 0": level_text(first.get(name)),
             }
-            for name in found.factors
+            for name in stored.factors
         ]
     )
     differ = frame["this trial"] != frame["row 0"]
@@ -94,7 +94,7 @@ def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
         for metric in metrics:
             if metric.direction != direction:
                 continue
-            measured = [one for one in known.epochs if metric.name in one.metrics]
+            measured = [epoch for epoch in known.epochs if metric.name in epoch.metrics]
             numbers = [epoch.number for epoch in measured]
             values = [epoch.metrics[metric.name] for epoch in measured]
             series.append(Series(metric.title, numbers, values, joined=True))
@@ -105,8 +105,8 @@ def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
             charts.append(
                 Chart(title="", x="epoch", y=title, series=series, form="lines")
             )
-    for place, chart in zip(st.columns(2), charts, strict=False):
-        place.plotly_chart(draw(chart), key=chart.y)
+    for column, chart in zip(st.columns(2), charts, strict=False):
+        column.plotly_chart(draw(chart), key=chart.y)
 
 
 def show_layers(layers: list[dict[str, Any]]) -> None:
@@ -142,12 +142,12 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
         hide_index=True,
         width="stretch",
     )
-    for one in attempts:
-        if one["error"].strip():
-            words.paragraph(f"Attempt {one['number']} ended with:")
+    for attempt in attempts:
+        if attempt["error"].strip():
+            words.paragraph(f"Attempt {attempt['number']} ended with:")
             st.code(
                 escape.terminal(
-                    "\n".join(one["error"].strip().splitlines()[-LOG_LINES:])
+                    "\n".join(attempt["error"].strip().splitlines()[-LOG_LINES:])
                 ),
                 language=None,
             )
@@ -185,10 +185,10 @@ def body(key: str) -> None:
     columns = st.columns(5)
     columns[0].metric("status", str(known.status))
     columns[1].metric("seed", int(trial["seed"]))
-    found, declared = results(trial["study"])
-    value = known.final.get(found.metric.name)
-    shown = "–" if value is None else fixed(value, found.metric.digits)
-    columns[2].metric(words.label(found.metric.title), shown)
+    stored, declared = results(trial["study"])
+    value = known.final.get(stored.metric.name)
+    shown = "–" if value is None else fixed(value, stored.metric.digits)
+    columns[2].metric(words.label(stored.metric.title), shown)
     columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
     columns[4].metric(
         "training time",
@@ -196,15 +196,15 @@ def body(key: str) -> None:
     )
     show_difference(trial)
     if known.epochs:
-        show_curves(known, found.metrics)
+        show_curves(known, stored.metrics)
     show_layers(layers)
     show_command(trial, known, declared)
     if attempts:
         show_attempts(attempts)
-    for one in circumstances:
+    for attempt in circumstances:
         st.subheader("Hardware and versions")
         st.dataframe(
-            pd.DataFrame([{"what": k, "value": str(v)} for k, v in one.items()]),
+            pd.DataFrame([{"what": k, "value": str(v)} for k, v in attempt.items()]),
             hide_index=True,
             width="stretch",
         )

@@ -28,15 +28,15 @@ INTERVAL = "95 % interval"
 COMMON = "common seeds"
 
 
-def row_texts(found: StudyResults, cell: CellResult) -> dict[str, str]:
+def row_texts(stored: StudyResults, cell: CellResult) -> dict[str, str]:
     """The levels and the results of a row, as texts."""
     values = list(cell.values.values())
-    digits = found.metric.digits
+    digits = stored.metric.digits
     spread = f" ± {fixed(sd_of(values), digits)}" if len(values) > 1 else ""
     mean = f"{fixed(mean_of(values), digits)}{spread}" if values else ""
     return {
         **{name: level_text(level) for name, level in shown_levels(cell).items()},
-        found.metric.title: mean,
+        stored.metric.title: mean,
         "n": str(len(values)),
         "params": f"{cell.cost.params:,}" if cell.cost else "",
         "FLOPs": f"{cell.cost.flops:,}" if cell.cost else "",
@@ -46,31 +46,31 @@ def row_texts(found: StudyResults, cell: CellResult) -> dict[str, str]:
 def pick(part: str) -> tuple[StudyResults, CellResult]:
     """A row as an address names it: `STUDY:NUMBER`."""
     name, _, number = part.rpartition(":")
-    found, _ = results(name)
-    return found, next(cell for cell in found.cells if cell.index == int(number))
+    stored, _ = results(name)
+    return stored, next(cell for cell in stored.cells if cell.index == int(number))
 
 
 def beside(
-    found: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult
+    stored: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult
 ) -> dict[str, str]:
     """The difference of a row to the first one chosen, paired over the seeds that both
     have; nothing where the data differ.
     """
-    data = results(found.name)[1].data, results(first.name)[1].data
+    data = results(stored.name)[1].data, results(first.name)[1].data
     if (
-        found.metric != first.metric
+        stored.metric != first.metric
         or cell is reference
         or data[0].canonical() != data[1].canonical()
     ):
         return {}
     effect = paired(cell, reference)
-    digits = found.metric.digits
+    digits = stored.metric.digits
     return {
         DIFFERENCE: ""
         if effect.mean is None
         else fixed(effect.mean, digits, signed=True),
         INTERVAL: (
-            interval_text(effect.estimate, found.metric).partition(" ")[2]
+            interval_text(effect.estimate, stored.metric).partition(" ")[2]
             if effect.estimate
             else ""
         ),
@@ -93,11 +93,11 @@ def page() -> None:
     )
     offered = {}
     for name in chosen:
-        found, _ = results(name)
-        for cell in found.cells[:MOST_OFFERED]:
+        stored, _ = results(name)
+        for cell in stored.cells[:MOST_OFFERED]:
             if cell.same_as is None:
                 offered[f"{name}:{cell.index}"] = (
-                    f"{name}, row {cell.index}: {charts.label(found, cell)}"
+                    f"{name}, row {cell.index}: {charts.label(stored, cell)}"
                 )
     default = [part for part in requested if part in offered] or list(offered)[:2]
     rows = st.multiselect(
@@ -115,20 +115,21 @@ def page() -> None:
     series: list[Series] = []
     first, reference = pick(rows[0])
     for part in rows:
-        found, cell = pick(part)
-        columns[f"{found.name}, row {cell.index}"] = row_texts(found, cell) | beside(
-            found, cell, first, reference
+        stored, cell = pick(part)
+        columns[f"{stored.name}, row {cell.index}"] = row_texts(stored, cell) | beside(
+            stored, cell, first, reference
         )
         if cell.statuses:
             try:
                 drawn = curves_chart(
-                    found, curves(found.name, [cell.index]), found.metric.name
+                    stored, curves(stored.name, [cell.index]), stored.metric.name
                 ).series
             except AblateError:
                 continue
             if len(chosen) > 1:
                 drawn = [
-                    replace(one, name=f"{found.name}, {one.name}") for one in drawn
+                    replace(series, name=f"{stored.name}, {series.name}")
+                    for series in drawn
                 ]
             series += drawn
     frame = pd.DataFrame(columns).fillna("")

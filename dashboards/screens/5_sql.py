@@ -67,8 +67,8 @@ def show(statement: str) -> None:
     took = 1000 * (time.perf_counter() - start)
     # A query may contain a column twice; the headings of a table must be unique.
     headings = [
-        name if name not in columns[:place] else f"{name} ({place})"
-        for place, name in enumerate(columns)
+        name if name not in columns[:number] else f"{name} ({number})"
+        for number, name in enumerate(columns)
     ]
     frame = pd.DataFrame(rows, columns=headings)
     data = [dict(zip(headings, row, strict=True)) for row in rows]

@@ -17,15 +17,15 @@ from ablate.results.study import Study
 @st.cache_resource(max_entries=2, show_spinner="Looking for studies ...")
 def declaring(stamp: str) -> dict[str, list[str]]:
     """Studies by the published table that they name."""
-    found: dict[str, list[str]] = {}
+    by_paper: dict[str, list[str]] = {}
     for study in studies():
         try:
             table = results(study.name)[1].claim.published
         except AblateError:
             continue
         if table:
-            found.setdefault(table, []).append(study.name)
-    return found
+            by_paper.setdefault(table, []).append(study.name)
+    return by_paper
 
 
 def page() -> None:

@@ -51,7 +51,7 @@ def show(study: Shown) -> None:
         x,
         y,
         by=by,
-        titles={one.name: one.title for one in study.results.metrics},
+        titles={metric.name: metric.title for metric in study.results.metrics},
         log_x="x" in logarithmic,
         log_y="y" in logarithmic,
     )
@@ -85,5 +85,5 @@ def _choose(key: str, offered: list[str], default: str) -> str:
 
 def _points(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame; missing values are None."""
-    known = frame.astype(object).where(frame.notna(), None)
-    return cast("list[dict[str, Any]]", known.to_dict("records"))
+    with_none = frame.astype(object).where(frame.notna(), None)
+    return cast("list[dict[str, Any]]", with_none.to_dict("records"))

@@ -57,12 +57,12 @@ def show_chart(drawn: Chart | Coordinates, **options: Any) -> Any:
 def only(drawn: Chart | Coordinates, rows: Collection[int]) -> Chart | Coordinates:
     """A chart with the points of some rows."""
     if isinstance(drawn, Coordinates):
-        at = [place for place, key in enumerate(drawn.keys) if key in rows]
+        at = [number for number, key in enumerate(drawn.keys) if key in rows]
         axes = [replace(axis, values=_taken(axis.values, at)) for axis in drawn.axes]
         return replace(drawn, axes=axes, keys=_taken(drawn.keys, at))
     kept = []
     for series in drawn.series:
-        at = [place for place, key in enumerate(series.keys) if key in rows]
+        at = [number for number, key in enumerate(series.keys) if key in rows]
         parts: dict[str, Any] = {}
         for part in ("x", "y", "low", "high", "keys", "texts", "labels"):
             values = getattr(series, part)
@@ -73,4 +73,4 @@ def only(drawn: Chart | Coordinates, rows: Collection[int]) -> Chart | Coordinat
 
 
 def _taken(values: Sequence[Any], places: list[int]) -> list[Any]:
-    return [values[place] for place in places]
+    return [values[number] for number in places]

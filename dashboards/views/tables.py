@@ -77,11 +77,11 @@ def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
     )
 
 
-def _show_interaction(found: StudyResults) -> None:
+def _show_interaction(stored: StudyResults) -> None:
     """Means over the levels of one factor, one line per level of another; parallel
     lines mean no interaction.
     """
-    drawn = {chart.title: chart for chart in charts.interaction_charts(found)}
+    drawn = {chart.title: chart for chart in charts.interaction_charts(stored)}
     if not drawn:
         return
     pair = st.selectbox("Factors", list(drawn), key="pair")

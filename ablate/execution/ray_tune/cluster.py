@@ -86,7 +86,7 @@ def check_nodes() -> None:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    mine = versions()
+    driver_versions = versions()
     nodes = {
         node["NodeID"]: node["NodeManagerHostname"]
         for node in ray.nodes()
@@ -114,7 +114,7 @@ def check_nodes() -> None:
                 f"node {nodes[key]} cannot run trials: {_reason(error)}; install the"
                 " same packages there as on this machine"
             ) from error
-        for package, version in mine.items():
+        for package, version in driver_versions.items():
             if versions_there[package] != version:
                 raise ExecutorError(
                     f"node {nodes[key]} has {package} {versions_there[package] or '(none)'},"

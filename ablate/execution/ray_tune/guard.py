@@ -44,13 +44,13 @@ class Guard:
 
     Args:
         message: returns the message about the parts of these names.
-        said: called before the process ends.
+        before_end: called before the process ends.
     """
 
     def __init__(
-        self, message: Callable[[Sequence[str]], str], said: Callable[[], None]
+        self, message: Callable[[Sequence[str]], str], before_end: Callable[[], None]
     ) -> None:
-        self._message, self._said = message, said
+        self._message, self._before_end = message, before_end
         self._ended, self._wake = os.pipe()
         self._files: dict[int, str] = {}
         self._known: set[int] = set()
@@ -89,7 +89,7 @@ class Guard:
         gentle = RAYLET in names or not self._started.is_set()
         if gentle and self._closes_within(GRACE_SECONDS):
             return
-        self._said()
+        self._before_end()
         if sys.stderr.isatty():
             # A progress bar may have hidden the cursor; show it again.
             print("\x1b[?25h", end="", file=sys.stderr)

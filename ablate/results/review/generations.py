@@ -15,8 +15,8 @@ from ablate.results.review.finding import Finding, Read
 def changed(study: Read) -> Iterator[Finding]:
     """The file of the study changed after results of it could be seen."""
     texts = []
-    own = study.generations[: study.results.generation.number]
-    for (_, before), (name, after) in itertools.pairwise(own):
+    earlier = study.generations[: study.results.generation.number]
+    for (_, before), (name, after) in itertools.pairwise(earlier):
         listed = changes(before, after)
         texts.append(f"{name}: {'; '.join(first(listed, 'changes'))}")
     if not texts:

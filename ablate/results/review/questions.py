@@ -128,20 +128,20 @@ def _parts(cell: CellResult) -> tuple[Settings, Settings]:
 def _mixed(study: Read) -> Iterator[Finding]:
     """Trials of one comparison ran on different hardware, versions or code."""
     kinds: dict[str, Callable[[Mapping[str, Any]], str]] = {
-        "hardware": lambda one: (
-            one["gpus"] if one["device"].startswith("cuda") else one["cpu"]
+        "hardware": lambda attempt: (
+            attempt["gpus"] if attempt["device"].startswith("cuda") else attempt["cpu"]
         ),
-        "devices": lambda one: one["device"].partition(":")[0],
-        "threads": lambda one: str(one["threads"]),
-        "versions of torch": lambda one: one["torch"],
-        "versions of timm": lambda one: one["timm"],
-        "versions of ablate": lambda one: one["ablate"],
-        "commits": lambda one: one["commit"],
+        "devices": lambda attempt: attempt["device"].partition(":")[0],
+        "threads": lambda attempt: str(attempt["threads"]),
+        "versions of torch": lambda attempt: attempt["torch"],
+        "versions of timm": lambda attempt: attempt["timm"],
+        "versions of ablate": lambda attempt: attempt["ablate"],
+        "commits": lambda attempt: attempt["commit"],
     }
     for what, of in kinds.items():
         groups: dict[str, list[Mapping[str, Any]]] = {}
-        for one in study.circumstances:
-            groups.setdefault(of(one), []).append(one)
+        for attempt in study.circumstances:
+            groups.setdefault(of(attempt), []).append(attempt)
         if len(groups) > 1:
             rarest = min(groups.values(), key=len)
             yield Finding(
@@ -149,7 +149,7 @@ def _mixed(study: Read) -> Iterator[Finding]:
                 f"the compared rows ran with different {what}: {_group_texts(groups)}.",
                 f"ablate reproduce {escape.shell(rarest[0]['trial'])}{study.parts}",
             )
-    changed = [one for one in study.circumstances if one["dirty"]]
+    changed = [attempt for attempt in study.circumstances if attempt["dirty"]]
     if changed:
         yield Finding(
             "changed checkout",
@@ -363,11 +363,11 @@ def _few_seeds_text(study: Read, effects: Sequence[Effect]) -> str:
 
 def _not_enough(effects: Sequence[Effect], further: int) -> str:
     """Returns which rows need more seeds than are proposed; empty if there are none."""
-    wanted = {effect.row: effect.further or 0 for effect in effects}
+    further_by_row = {effect.row: effect.further or 0 for effect in effects}
     texts = [
         f"row {row} needs {'more than' if number > MOST else 'about'}"
         f" {min(number, MOST)} more seeds"
-        for row, number in wanted.items()
+        for row, number in further_by_row.items()
         if number > MOST_MORE
     ]
     if not texts:
