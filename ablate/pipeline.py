@@ -40,10 +40,10 @@ from ablate.scheduling.stored_space import (
     was_search,
     with_last_until_decided,
 )
-from ablate.store.catalogue import StudyStatus
 from ablate.store.database import exists
 from ablate.store.reader import Reader
 from ablate.store.session import StoreSession
+from ablate.store.studies import StudyStatus
 
 __all__ = [
     "Hooks",

@@ -23,7 +23,7 @@ import yaml
 from ablate import pipeline, space
 from ablate.machine import provenance
 from ablate.report.matplotlib_charts import save_chart
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.results.study import Study
 from ablate.results.study_charts import chart
 

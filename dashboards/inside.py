@@ -11,7 +11,7 @@ from links import state
 from ablate import diagnostics
 from ablate.errors import UnknownName
 from ablate.report.charts import layers_chart
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.plotly_charts import draw, draw_matrices, draw_vectors
 
 MOST_PANELS = 6

@@ -21,13 +21,13 @@ from ablate.report.curves import Curves, curves_of
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import mean_of
-from ablate.report.tables import Table
+from ablate.report.table import Table
 from ablate.results import study_charts
 from ablate.results.study import Study
-from ablate.store.catalogue import StudyStatus
 from ablate.store.database import sqlite_file
 from ablate.store.notes import STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader
+from ablate.store.studies import StudyStatus
 
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
 WHERE = os.environ.get("ABLATE_WHERE", "")

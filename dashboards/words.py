@@ -14,7 +14,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from ablate.records import Status
-from ablate.store.catalogue import StudyStatus
+from ablate.store.studies import StudyStatus
 from ablate.text import escape
 
 COLOURS = {"info": "#0072B2", "warning": "#E69F00", "error": "#D55E00"}

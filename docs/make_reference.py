@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import ablate
 from ablate import errors
 from ablate.cli.app import app
-from ablate.cli.catalogue import GROUPS
+from ablate.cli.verbs import GROUPS
 from ablate.cli.tables import backbones_table
 from ablate.factors import catalogue
 from ablate.factors.factor import Factor

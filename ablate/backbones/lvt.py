@@ -20,7 +20,7 @@ from timm.layers import trunc_normal_
 from timm.models import generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from ablate.backbones import parts
+from ablate.backbones import pieces
 
 RATES = (1, 3, 5)
 
@@ -97,7 +97,7 @@ class AtrousQueries(nn.Module):
         return total
 
 
-class RecursiveAtrousSelfAttention(parts.SelfAttention):
+class RecursiveAtrousSelfAttention(pieces.SelfAttention):
     """RASA: queries of several dilations, with recursions.
 
     The output of one recursion is the input of the next, through the same weights.
@@ -169,7 +169,7 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.norm1, self.attn = nn.LayerNorm(width), attn
-        self.drop_path = parts.drop_path(drop_path)
+        self.drop_path = pieces.drop_path(drop_path)
         self.norm2, self.mlp = nn.LayerNorm(width), mlp
 
     def forward(self, x: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ class ClassBlock(nn.Module):
         self.kv = nn.Linear(width, 2 * width, bias=False)
         self.proj = nn.Linear(width, width)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = parts.FeedForward(width, int(width * ratio))
+        self.mlp = pieces.FeedForward(width, int(width * ratio))
 
     def forward(self, x: Tensor) -> Tensor:
         normed, cls = self.norm1(x), x[:, :1]
@@ -250,7 +250,7 @@ class LiteVisionTransformer(nn.Module):
         self.num_features = widths[-1]
         self.image_side = img_size
         # The rate rises over the blocks of all stages, not within each.
-        rates = iter(parts.rising(drop_path_rate, sum(depths)))
+        rates = iter(pieces.rising(drop_path_rate, sum(depths)))
         stages, channels = [], in_chans
         for index, (depth, width) in enumerate(zip(depths, widths, strict=True)):
             embedding = Embedding(channels, width, 3 if index else 7, 2 if index else 4)
@@ -263,7 +263,7 @@ class LiteVisionTransformer(nn.Module):
                     attention = ConvolutionalSelfAttention(
                         width, heads[index], attn_drop_rate
                     )
-                    ffn = parts.FeedForward(width, width * ratios[index])
+                    ffn = pieces.FeedForward(width, width * ratios[index])
                 else:
                     attention = RecursiveAtrousSelfAttention(
                         width,
@@ -292,7 +292,7 @@ class LiteVisionTransformer(nn.Module):
         trunc_normal_(self.cls_token, std=0.02)
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                parts.initialise(module)
+                pieces.initialise(module)
 
     def no_weight_decay(self) -> set[str]:
         return {"cls_token"}
@@ -315,33 +315,33 @@ class LiteVisionTransformer(nn.Module):
 
 
 default_cfgs = generate_default_cfgs(
-    {f"lvt_r{n}": parts.configuration() for n in (1, 2, 3, 4)}
+    {f"lvt_r{n}": pieces.configuration() for n in (1, 2, 3, 4)}
 )
 
 
 @register_model
 def lvt_r1(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         LiteVisionTransformer, "lvt_r1", pretrained, **{"recursions": 1, **arguments}
     )
 
 
 @register_model
 def lvt_r2(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         LiteVisionTransformer, "lvt_r2", pretrained, **{"recursions": 2, **arguments}
     )
 
 
 @register_model
 def lvt_r3(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         LiteVisionTransformer, "lvt_r3", pretrained, **{"recursions": 3, **arguments}
     )
 
 
 @register_model
 def lvt_r4(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         LiteVisionTransformer, "lvt_r4", pretrained, **{"recursions": 4, **arguments}
     )

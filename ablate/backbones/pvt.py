@@ -13,7 +13,7 @@ from timm.layers import resample_abs_pos_embed, trunc_normal_
 from timm.models import generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from ablate.backbones import parts
+from ablate.backbones import pieces
 
 NORM = partial(nn.LayerNorm, eps=1e-6)
 
@@ -33,16 +33,16 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         self.norm1 = NORM(width)
-        self.attn = parts.SelfAttention(
+        self.attn = pieces.SelfAttention(
             width,
             heads,
             reduction=reduction,
             attention_dropout=attention_dropout,
             dropout=dropout,
         )
-        self.drop_path = parts.drop_path(drop_path)
+        self.drop_path = pieces.drop_path(drop_path)
         self.norm2 = NORM(width)
-        self.mlp = parts.FeedForward(width, int(width * ratio), dropout)
+        self.mlp = pieces.FeedForward(width, int(width * ratio), dropout)
 
     def forward(self, x: Tensor, grid: tuple[int, int]) -> Tensor:
         x = x + self.drop_path(self.attn(self.norm1(x), grid))
@@ -130,7 +130,7 @@ class PyramidVisionTransformer(nn.Module):
         super().__init__()
         self.num_classes = num_classes
         self.num_features = widths[-1]
-        rates = iter(parts.rising(drop_path_rate, sum(depths)))
+        rates = iter(pieces.rising(drop_path_rate, sum(depths)))
         side = img_size
         channels = in_chans
         stages = []
@@ -159,7 +159,7 @@ class PyramidVisionTransformer(nn.Module):
         self.head = nn.Linear(widths[-1], num_classes) if num_classes else nn.Identity()
         for module in self.modules():
             if isinstance(module, nn.Linear):
-                parts.initialise(module)
+                pieces.initialise(module)
 
     def no_weight_decay(self) -> set[str]:
         return {f"stages.{len(self.stages) - 1}.cls_token"}
@@ -186,7 +186,7 @@ class PyramidVisionTransformer(nn.Module):
 
 default_cfgs = generate_default_cfgs(
     {
-        name: parts.configuration()
+        name: pieces.configuration()
         for name in ("pvt_tiny", "pvt_small", "pvt_medium", "pvt_large")
     }
 )
@@ -194,7 +194,7 @@ default_cfgs = generate_default_cfgs(
 
 @register_model
 def pvt_tiny(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         PyramidVisionTransformer,
         "pvt_tiny",
         pretrained,
@@ -204,7 +204,7 @@ def pvt_tiny(pretrained: bool = False, **arguments: Any) -> nn.Module:
 
 @register_model
 def pvt_small(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         PyramidVisionTransformer,
         "pvt_small",
         pretrained,
@@ -214,7 +214,7 @@ def pvt_small(pretrained: bool = False, **arguments: Any) -> nn.Module:
 
 @register_model
 def pvt_medium(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         PyramidVisionTransformer,
         "pvt_medium",
         pretrained,
@@ -224,7 +224,7 @@ def pvt_medium(pretrained: bool = False, **arguments: Any) -> nn.Module:
 
 @register_model
 def pvt_large(pretrained: bool = False, **arguments: Any) -> nn.Module:
-    return parts.built(
+    return pieces.built(
         PyramidVisionTransformer,
         "pvt_large",
         pretrained,

@@ -15,7 +15,7 @@ from timm.layers import trunc_normal_
 from timm.models import generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from ablate.backbones import parts
+from ablate.backbones import pieces
 from ablate.layers.attention import AttentionEdits, EditableAttention
 
 TOKEN_WIDTH = 64
@@ -83,7 +83,7 @@ class TokenTransformer(nn.Module):
         self.qkv = nn.Linear(channels, 3 * width, bias=False)
         self.proj = nn.Linear(width, width)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = parts.FeedForward(width, width)
+        self.mlp = pieces.FeedForward(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.qkv(self.norm1(x)).chunk(3, dim=-1)
@@ -165,9 +165,9 @@ class Block(nn.Module):
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads, dropout, attention_dropout)
-        self.drop_path = parts.drop_path(drop_path)
+        self.drop_path = pieces.drop_path(drop_path)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = parts.FeedForward(width, int(width * ratio), dropout)
+        self.mlp = pieces.FeedForward(width, int(width * ratio), dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.drop_path(self.attn(self.norm1(x)))
@@ -218,13 +218,13 @@ class T2TViT(nn.Module):
         self.pos_drop = nn.Dropout(drop_rate)
         self.blocks = nn.ModuleList(
             Block(width, heads, mlp_ratio, drop_rate, attn_drop_rate, rate)
-            for rate in parts.rising(drop_path_rate, depth)
+            for rate in pieces.rising(drop_path_rate, depth)
         )
         self.norm = nn.LayerNorm(width)
         self.head_drop = nn.Identity()
         self.head = nn.Linear(width, num_classes) if num_classes else nn.Identity()
         trunc_normal_(self.cls_token, std=0.02)
-        self.apply(parts.initialise)
+        self.apply(pieces.initialise)
 
     def no_weight_decay(self) -> set[str]:
         return {"cls_token"}
@@ -248,7 +248,7 @@ NAMES = (
     "t2t_vit_t_24",
 )
 SIZES = {"14": (384, 14, 6), "19": (448, 19, 7), "24": (512, 24, 8)}
-default_cfgs = generate_default_cfgs(dict.fromkeys(NAMES, parts.configuration()))
+default_cfgs = generate_default_cfgs(dict.fromkeys(NAMES, pieces.configuration()))
 
 
 def _made(
@@ -256,7 +256,7 @@ def _made(
 ) -> nn.Module:
     width, depth, heads = SIZES[size]
     numbers = {"width": width, "depth": depth, "heads": heads, "performer": performer}
-    return parts.built(
+    return pieces.built(
         T2TViT,
         f"t2t_vit_{'' if performer else 't_'}{size}",
         pretrained,

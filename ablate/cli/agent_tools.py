@@ -30,7 +30,7 @@ from pydantic import BaseModel, Field
 from ablate import budget
 from ablate.cli import answers
 from ablate.errors import AblateError, shortened
-from ablate.report.tables import Table
+from ablate.report.table import Table
 
 GUIDE = """\
 ablate finds out which part of an architecture earns its cost. One YAML text, the space,
@@ -276,7 +276,7 @@ class Tools:
     @_tool
     def review(self, study: StudyName) -> answers.Answer[answers.FindingRow]:
         """List what a sceptical referee would object to, and what fixes it."""
-        from ablate.results.review.table import review_table
+        from ablate.results.review.findings_table import review_table
 
         table = review_table(study, self.url, "")
         return _answer(table, answers.FindingRow)
@@ -291,7 +291,7 @@ class Tools:
         self, sql: Annotated[str, Field(description="one SELECT; it cannot write")]
     ) -> answers.Query:
         """Run a read-only SQL query, e.g. on the view study_results."""
-        from ablate.store.questions import OTHERS_ROWS, OTHERS_SECONDS
+        from ablate.store.queries import OTHERS_ROWS, OTHERS_SECONDS
         from ablate.store.reader import Reader
 
         with Reader(self.url) as reader:

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from ablate import tasks
 from ablate.report.effect_columns import effect_columns, term_columns
 from ablate.report.summary import RoleWord
-from ablate.report.tables import Column
+from ablate.report.table import Column
 from ablate.report.units import unit_for
-from ablate.results.review.table import FINDING_COLUMNS
+from ablate.results.review.findings_table import FINDING_COLUMNS
 
 
 class _Row(BaseModel):

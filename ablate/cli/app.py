@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ablate.cli.catalogue import GROUPS
+from ablate.cli.verbs import GROUPS
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from ablate.errors import AblateError
 from ablate.records import Architecture, Cell, Cost, Data, Level, Plan, level_text
 from ablate.report.folding import folding_notes
 from ablate.report.summary import level_columns, shown_levels
-from ablate.report.tables import Column, Table, plain, tabulate
+from ablate.report.table import Column, Table, plain, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablate.cli.shipped import shipped
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.report.tables import Table, plain
+from ablate.report.table import Table, plain
 from ablate.space.load import study_name
 from ablate.text.document import parse
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.output import Steps, tell
 from ablate.errors import AblateError, UnknownName
-from ablate.report.tables import Table
+from ablate.report.table import Table
 from ablate.text import advice
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def diagnosed(
     """Takes diagnostics, and yields one table per study and stored diagnostic."""
     from ablate import diagnostics
     from ablate.records import Diagnostics
-    from ablate.report.layers import layers_table
+    from ablate.report.layer_means import layers_table
     from ablate.results.study import Study
     from ablate.trained import diagnosis
 

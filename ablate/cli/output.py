@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    from ablate.report.tables import Table
+    from ablate.report.table import Table
 
 # Characters between two columns.
 GAP = 3
@@ -66,7 +66,7 @@ def say(text: str) -> None:
 
 def show(table: Table, form: str) -> None:
     """Prints a table for a terminal, or in one of the other formats."""
-    from ablate.report.tables import render
+    from ablate.report.table import render
 
     if form != "table":
         sys.stdout.write(render(table, form))

@@ -222,7 +222,7 @@ def review(
 
     The exit code is 1 if there are findings.
     """
-    from ablate.results.review.table import review_table
+    from ablate.results.review.findings_table import review_table
 
     table = review_table(study, url_of(store, runs), place_of(store, runs))
     show(table, form.value)

@@ -250,7 +250,7 @@ def verify_costs(
 
     The table shows where a printed number differs from the count, and why.
     """
-    from ablate.audit.table import verified
+    from ablate.audit.costs_table import verified
 
     table, unexplained = verified(tables or (), tell)
     show(table, form.value)
@@ -305,7 +305,7 @@ def check(
 
     The exit code is 1 if a part breaks a rule.
     """
-    from ablate.contracts.table import checks_table
+    from ablate.contracts.checks_table import checks_table
 
     table, broken = checks_table(Steps("check"))
     show(table, form.value)
@@ -353,7 +353,7 @@ def doctor(
 ) -> None:
     """Check whether this machine is set up."""
     from ablate.cli.doctor import Check, examine
-    from ablate.report.tables import Column, tabulate
+    from ablate.report.table import Column, tabulate
 
     findings = examine(
         url_of(store, runs),

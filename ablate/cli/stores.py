@@ -36,7 +36,7 @@ def query(
 ) -> None:
     """Run a read-only SQL query on the store."""
     from ablate.errors import AblateError
-    from ablate.report.tables import Table, plain
+    from ablate.report.table import Table, plain
     from ablate.store.reader import Reader
 
     with Reader(url_of(store, runs)) as reader:
@@ -206,7 +206,7 @@ def import_(
 
     A trial that has a result in both stores keeps the result of your store.
     """
-    from ablate.store.other import import_studies
+    from ablate.store.other_store import import_studies
 
     if Path(other).is_dir():
         other = url_of("", Path(other))

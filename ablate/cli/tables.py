@@ -17,14 +17,14 @@ from ablate.report.summary import (
     level_columns,
     shown_levels,
 )
-from ablate.report.tables import Column, Table, plain, tabulate
+from ablate.report.table import Column, Table, plain, tabulate
 from ablate.report.units import Unit, cost_text, cost_units, size_text
 
 if TYPE_CHECKING:
     from ablate.factors.factor import Factor, Parameter
     from ablate.families.family import Family
     from ablate.pipeline import Preview
-    from ablate.store.catalogue import StudyStatus
+    from ablate.store.studies import StudyStatus
     from ablate.trained.disk import Place
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.data import arrays, catalogue
+from ablate.data import arrays, sets
 from ablate.data.share import WHOLE, Share
 from ablate.records import Data, Recipe
 
@@ -46,7 +46,7 @@ def batches(
 
     Raises DataError if the data are missing, or if a batch cannot be shared evenly.
     """
-    if catalogue.find(data.name).kind == "memory":
+    if sets.find(data.name).kind == "memory":
         return MemoryBatches(data, recipe, device, share)
     from ablate.data.images import ImageBatches
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Literal
 
-from ablate.data.catalogue import DataSet, find, own_sets
 from ablate.data.index import describe_folder
+from ablate.data.sets import DataSet, find, own_sets
 from ablate.data.splits import held_out
 from ablate.errors import DataError, counted
 from ablate.identity import file_hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ablate.data.catalogue import CROP, FILES_ONLY, IMAGENET_MEAN, IMAGENET_STD, find
+from ablate.data.sets import CROP, FILES_ONLY, IMAGENET_MEAN, IMAGENET_STD, find
 from ablate.errors import Infeasible
 from ablate.records import Data, Recipe
 

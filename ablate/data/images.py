@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from ablate.data.arrays import drawn, parted, repeated
-from ablate.data.catalogue import CROP, IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.files import FolderImages, with_plain_errors
 from ablate.data.fitting import spread
 from ablate.data.index import SECOND_READING, Index, read_index
+from ablate.data.sets import CROP, IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.share import Share
 from ablate.errors import DataError
 from ablate.records import Data, Recipe

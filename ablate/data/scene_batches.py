@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 from ablate.data.ade20k import ADEScenes
 from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.batches import normalisation
-from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD, find
 from ablate.data.coco import CocoScenes
 from ablate.data.digit_scenes import DigitScenes
 from ablate.data.files import with_plain_errors
 from ablate.data.scene import IGNORED, LEAST, Scene, Scenes
+from ablate.data.sets import IMAGENET_MEAN, IMAGENET_STD, find
 from ablate.errors import DataError
 from ablate.machine.cpus import usable_cpus
 from ablate.records import Data, Recipe

@@ -33,7 +33,7 @@ from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from ablate.data import catalogue
+from ablate.data import sets
 from ablate.execution.nursery import FORK, HOLD, LOAD, remove_dead_folders
 from ablate.execution.signals import STOPS, leave_to_driver
 from ablate.machine.timm_imports import refuse_wandb
@@ -267,7 +267,7 @@ def _load(client: socket.socket) -> None:
         if not connection.poll(CLIENT_SECONDS):
             return
         data: Data = pickle.loads(connection.recv_bytes())
-        data_set = catalogue.SETS.get(data.name)
+        data_set = sets.SETS.get(data.name)
         # Files are read batch by batch, and data of a user by the user's code, which
         # does not run here.
         if data_set is not None and data_set.kind == "memory":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ablate.heads.head import Head, require
-from ablate.heads.images import loss_of_made_up
+from ablate.heads.padding import loss_of_made_up
 from ablate.heads.sizes import DETRSize
 
 if TYPE_CHECKING:

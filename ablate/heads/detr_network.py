@@ -17,7 +17,7 @@ from transformers.models.detr.modeling_detr import (
 )
 
 from ablate.backbones.features import FeatureMaps
-from ablate.heads.images import Objects, Sizes, sizes_of
+from ablate.heads.padding import Objects, Sizes, sizes_of
 from ablate.heads.sizes import DETRSize
 
 

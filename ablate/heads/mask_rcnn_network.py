@@ -14,7 +14,7 @@ from torchvision.models.detection.mask_rcnn import MaskRCNNHeads, MaskRCNNPredic
 from torchvision.ops import MultiScaleRoIAlign
 
 from ablate.backbones.features import FeatureMaps
-from ablate.heads.images import Objects, Sizes, sizes_of
+from ablate.heads.padding import Objects, Sizes, sizes_of
 from ablate.heads.pyramid_network import Neck
 from ablate.heads.sizes import MaskRCNNSize
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ablate.data.masks import encoded
 from ablate.data.scene_batches import SceneBatch
-from ablate.heads.images import Objects, Sizes
+from ablate.heads.padding import Objects, Sizes
 from ablate.learning.average_precision import Found, average_precision
 from ablate.learning.scenes import SceneWork, parts_of
 from ablate.learning.work import Batch, Evaluating

@@ -13,8 +13,8 @@ from ablate import data, factors, families, heads
 from ablate.errors import Infeasible, UncountedOperator
 from ablate.own import registry
 from ablate.parts import own_loss, trainer_named
-from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.limits import violated, violations
+from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.plan.teacher import find_teacher
 from ablate.records import (
     LOSSES,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ablate.data.catalogue import find
+from ablate.data.sets import find
 from ablate.errors import Infeasible
-from ablate.plan.initial_weights import find_start, read_start_file
+from ablate.plan.start import find_start, read_start_file
 from ablate.records import (
     Architecture,
     Data,

@@ -15,6 +15,7 @@ from ablate.records.base import (
     level_text,
     python_values,
 )
+from ablate.records.correct_images import CorrectImages
 from ablate.records.data import IMAGE_FILES, Data
 from ablate.records.events import (
     Ended,
@@ -39,7 +40,6 @@ from ablate.records.generation import (
     generation_name,
     next_level,
 )
-from ablate.records.images import CorrectImages
 from ablate.records.metric import METRIC_NAME, Direction, Metric
 from ablate.records.model import (
     COST_REVISION,

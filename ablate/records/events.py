@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from ablate.records.images import CorrectImages
+from ablate.records.correct_images import CorrectImages
 from ablate.records.trial import Status
 
 

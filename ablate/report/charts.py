@@ -15,7 +15,7 @@ from ablate.records import CellResult, Level, StudyResults, level_text
 from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.numbers import drawable, mean_of, sd_of
 from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, shown_levels

@@ -13,7 +13,7 @@ from ablate.report.factorial import Term
 from ablate.report.new_images import ImageEffect
 from ablate.report.numbers import fixed
 from ablate.report.summary import factor_label, level_label
-from ablate.report.tables import Column
+from ablate.report.table import Column
 from ablate.report.units import Unit
 from ablate.report.verdicts import Estimate, Verdict
 from ablate.report.wording import change_text, interval_text, verdict_text

@@ -16,7 +16,7 @@ from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
 from ablate.report.new_images import ImageEffect
 from ablate.report.pairing import seed_share
-from ablate.report.tables import Table, plain, tabulate
+from ablate.report.table import Table, plain, tabulate
 from ablate.report.units import unit_for
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.palette import (
     COLOURS,
     GREY,

@@ -23,7 +23,7 @@ from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.results_table import comparisons, star_note, test_words
 from ablate.report.summary import COST_HEADINGS, Row, summarise
-from ablate.report.tables import Column
+from ablate.report.table import Column
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory

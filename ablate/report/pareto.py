@@ -18,7 +18,7 @@ from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
 from ablate.report.numbers import fixed, mean_of
 from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
-from ablate.report.tables import Column, Table, tabulate
+from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_units
 from ablate.text import advice
 

@@ -11,7 +11,7 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from ablate.report.charts import Chart, Coordinates, Series
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.palette import (
     COLOURS,
     GREY,

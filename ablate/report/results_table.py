@@ -23,7 +23,7 @@ from ablate.report.summary import (
     level_label,
     summarise,
 )
-from ablate.report.tables import Column, Table, tabulate
+from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory, generation_notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ablate.report.effect import Effect
-from ablate.report.tables import Table, html
+from ablate.report.table import Table, html
 
 
 class ShownText(str):

@@ -16,7 +16,7 @@ from ablate.records import Status
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.matplotlib_charts import FigureStyle, note_of, svg
 from ablate.report.palette import GREY
-from ablate.report.tables import Table, html, plain
+from ablate.report.table import Table, html, plain
 from ablate.report.wording import (
     FALSE_VERDICTS,
     no_difference_sentence,

@@ -14,7 +14,7 @@ from ablate.report.error_budget import (
     error_budget,
 )
 from ablate.report.factorial import Factorial
-from ablate.report.tables import Column, Table, tabulate
+from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Withheld
 from ablate.results.study import Study
 from ablate.store.reader import Reader

@@ -12,11 +12,11 @@ from ablate.errors import AblateError
 from ablate.records import RESOLVED, Cost, Space, StudyResults, column_of
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
-from ablate.report.layers import Line, lines
+from ablate.report.layer_means import Line, lines
 from ablate.report.results_table import results_table
 from ablate.report.shown import ShownEffects, ShownText
 from ablate.report.summary import shown_levels
-from ablate.report.tables import Table, html, plain, render
+from ablate.report.table import Table, html, plain, render
 from ablate.report.wording import policy
 from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader

@@ -12,7 +12,7 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import Curves, curves_chart, curves_of, differences_chart
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
-from ablate.report.tables import Table
+from ablate.report.table import Table
 from ablate.store.reader import Reader
 
 KINDS = (

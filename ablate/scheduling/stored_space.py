@@ -5,8 +5,8 @@ from __future__ import annotations
 from ablate.errors import StoreError
 from ablate.own import registry
 from ablate.records import Space
-from ablate.store.catalogue import StudyStatus
 from ablate.store.reader import Reader
+from ablate.store.studies import StudyStatus
 from ablate.text import escape
 from ablate.text.advice import option
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from ablate.data.catalogue import FILES_ONLY, SETS
+from ablate.data.sets import FILES_ONLY, SETS
 from ablate.records import Recipe
 
 # DeiT (arXiv 2012.12877, table 9, and the command line of its code). Stochastic depth

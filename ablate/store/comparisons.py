@@ -21,7 +21,7 @@ from ablate.records import (
     confirmation_seeds,
 )
 from ablate.store.lineage import Comparisons, Earlier, History, Row
-from ablate.store.tables import cell_trials, cells, studies, trials
+from ablate.store.sql_tables import cell_trials, cells, studies, trials
 
 # What identifies a trial beside its architecture and its seed.
 IDENTITY = ("recipe", "data", "code", "start", "teacher", "vary")

@@ -34,8 +34,8 @@ from ablate.machine.provenance import install_extra
 from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
 from ablate.store.migrations import HEAD, OLDEST
-from ablate.store.questions import address
-from ablate.store.tables import metadata
+from ablate.store.queries import address
+from ablate.store.sql_tables import metadata
 from ablate.text import advice
 from ablate.text.advice import option
 from ablate.text.masking import masked

@@ -41,7 +41,7 @@ from ablate.records import (
 )
 from ablate.store.moment import after_declarations, now
 from ablate.store.plans import insert_all, key_of
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     attempts,
     correct_images,
     diagnostics,

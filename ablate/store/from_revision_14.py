@@ -30,7 +30,7 @@ from ablate.store.checked import JSON, DateTime
 from ablate.store.comparisons import key_of_row
 from ablate.store.lineage import FEWEST_SEEDS
 from ablate.store.plans import free_view, key_of
-from ablate.store.tables import cell_trials, cells, levels, studies, trials
+from ablate.store.sql_tables import cell_trials, cells, levels, studies, trials
 
 COLUMNS = {
     "studies": ("generation", "declaration", "lineage", "level", "left_out"),

@@ -42,7 +42,7 @@ from ablate.store.comparisons import (
 from ablate.store.lineage import FEWEST_SEEDS, History, Row, generation_of
 from ablate.store.moment import after_results
 from ablate.store.space_data import to_data
-from ablate.store.tables import cell_trials, cells, studies, trials
+from ablate.store.sql_tables import cell_trials, cells, studies, trials
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ablate.errors import StoreError
 from ablate.records import WITH_RESULT, Status
 from ablate.store.lineages import lower_levels
 from ablate.store.plans import CHUNK, free_view, insert_all, key_of
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     architectures,
     attempts,
     cell_trials,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Column, Connection, func, select
 
-from ablate.store.tables import studies, trials
+from ablate.store.sql_tables import studies, trials
 
 TICK = timedelta(microseconds=1)
 

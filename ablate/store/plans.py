@@ -40,7 +40,7 @@ from ablate.store.lineage import History
 from ablate.store.lineages import Declaration, added, standings_of
 from ablate.store.moment import now
 from ablate.store.space_data import to_data
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     architectures,
     cell_trials,
     cells,

@@ -22,11 +22,11 @@ from ablate.records import (
     base_name,
 )
 from ablate.store.comparisons import without_split
+from ablate.store.correct_images import images_of
 from ablate.store.database import patiently
-from ablate.store.images import images_of
 from ablate.store.lineages import Declaration, declare
 from ablate.store.results import COSTS, read_results
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     architectures,
     cell_trials,
     cells,

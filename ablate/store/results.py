@@ -25,7 +25,7 @@ from ablate.store.comparisons import fresh_seeds
 from ablate.store.lineages import standing_of
 from ablate.store.rows import check_complete, check_metric, check_rows
 from ablate.store.space_data import chance_of, metrics_of
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     architectures,
     cell_trials,
     cells,

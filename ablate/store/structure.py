@@ -18,8 +18,8 @@ from sqlalchemy import Connection, Table, UniqueConstraint, text
 
 from ablate.errors import DamagedStore, shortened
 from ablate.store.checked import Integer
-from ablate.store.questions import address
-from ablate.store.tables import metadata
+from ablate.store.queries import address
+from ablate.store.sql_tables import metadata
 
 COLUMNS = """
 SELECT m.name, x.name, x.hidden, x."notnull", x.pk

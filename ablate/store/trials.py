@@ -11,10 +11,9 @@ from sqlalchemy import ColumnElement, func, select
 from ablate.budget import Used
 from ablate.errors import UnknownName, unknown
 from ablate.records import Architecture, Recipe, Status, Trained
-from ablate.store.catalogue import Catalogue
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     architectures,
     attempts,
     cell_trials,
@@ -26,6 +25,7 @@ from ablate.store.tables import (
     trial_metrics,
     trials,
 )
+from ablate.store.studies import Catalogue
 from ablate.text import advice
 
 PROVENANCE = (

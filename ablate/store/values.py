@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, exists, select
 
 from ablate.errors import DamagedStore, shortened
 from ablate.store.rows import check_metric, check_rows
-from ablate.store.tables import cells, metadata, studies
+from ablate.store.sql_tables import cells, metadata, studies
 
 # The most rows in memory at once.
 BATCH = 1_000

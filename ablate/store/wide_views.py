@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, text
 from ablate.records import Level, Space
 from ablate.store import views
 from ablate.store.space_data import metrics_of
-from ablate.store.tables import cells, levels, studies
+from ablate.store.sql_tables import cells, levels, studies
 
 
 def put_declared(connection: Connection, study: int, space: Space) -> None:

@@ -69,7 +69,7 @@ from ablate.store.plans import (
     put_standings,
     put_study,
 )
-from ablate.store.tables import (
+from ablate.store.sql_tables import (
     attempts,
     cell_trials,
     cells,
@@ -267,7 +267,7 @@ class Writer:
         """Imports studies from another store; see `ablate.store.merge`.
 
         Args:
-            theirs: the other store, which `ablate.store.other` has checked.
+            theirs: the other store, which `ablate.store.other_store` has checked.
 
         Raises:
             StoreError: both have a study of one name with different declarations.

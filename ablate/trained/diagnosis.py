@@ -44,7 +44,7 @@ def diagnose(
         AblateError: a diagnostic cannot be taken, or the store is being written to.
     """
     from ablate.diagnostics import require
-    from ablate.plan.initial_weights import prepared
+    from ablate.plan.start import prepared
     from ablate.store.writer import Writer
     from ablate.training.diagnose import take_diagnostics
 

@@ -55,7 +55,7 @@ from ablate.training.checkpoint import (
 from ablate.training.decay import apply_exceptions
 from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
-from ablate.training.layers import layers_said
+from ablate.training.layer_order import layers_said
 from ablate.training.parallel import Alone, Leader
 from ablate.training.schedule import make_schedule, optimizer_options
 

@@ -10,7 +10,7 @@ from links import keep, link, state
 from stored import URL, note, studies
 
 from ablate.records import Status
-from ablate.store.catalogue import StudyStatus
+from ablate.store.studies import StudyStatus
 from ablate.text.masking import masked
 
 SHOWN = 50

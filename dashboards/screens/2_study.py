@@ -30,7 +30,7 @@ from ablate.records import CellResult, StudyResults, level_text
 from ablate.report.summary import shown_levels
 from ablate.results.html_report import write_report
 from ablate.results.study import Study
-from ablate.store.catalogue import StudyStatus
+from ablate.store.studies import StudyStatus
 
 VIEWS: dict[str, Callable[[Shown], None]] = {
     "verdicts": verdicts.show,

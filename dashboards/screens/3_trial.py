@@ -16,7 +16,7 @@ from stored import URL, WHERE, results, stamp, studies
 
 from ablate.records import Known, Metric, Space, Status, level_text
 from ablate.report.charts import Chart, Series
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.numbers import fixed
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels

@@ -14,8 +14,8 @@ from links import keep, state
 from stored import URL, studies
 
 from ablate.errors import AblateError
-from ablate.report.tables import Table, comma_separated
-from ablate.store.questions import OTHERS_ROWS, OTHERS_SECONDS
+from ablate.report.table import Table, comma_separated
+from ablate.store.queries import OTHERS_ROWS, OTHERS_SECONDS
 from ablate.store.reader import Reader
 
 

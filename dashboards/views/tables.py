@@ -10,7 +10,7 @@ from stored import chart, frame, table_of
 
 from ablate.records import StudyResults
 from ablate.report import charts
-from ablate.report.tables import comma_separated
+from ablate.report.table import comma_separated
 from views.shown import Shown, choose, only, show_chart
 
 # Of larger tables, no value is bold: a browser takes seconds to style them.

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ablate.cli.app import app, command
-from ablate.cli.catalogue import GROUPS, Verb
+from ablate.cli.verbs import GROUPS, Verb
 from ablate.own import registry
 from tests.own.test_registry import documented_factor
 

@@ -16,7 +16,7 @@ import yaml
 from ablate.budget import Budget
 from ablate.cli.agent_tools import Tools
 from ablate.cli.answers import ANSWERS
-from ablate.store import questions
+from ablate.store import queries
 from ablate.store.writer import Writer
 from tests.conftest import TINY, Say
 
@@ -190,7 +190,7 @@ def test_queries_of_agents_are_limited(
         "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT {} FROM"
         " c"
     )
-    monkeypatch.setattr(questions, "OTHERS_SECONDS", 1.0)
+    monkeypatch.setattr(queries, "OTHERS_SECONDS", 1.0)
     with pytest.raises(ToolError, match="it took longer than 1 s"):
         tools.query(endless.format("count(*)"))
     with pytest.raises(ToolError, match="returns more than 1,000 rows; ask for less"):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ablate.cli.output import show
-from ablate.report.tables import Table
+from ablate.report.table import Table
 
 WORDS = st.text("abcdefgh-0123456789", min_size=1, max_size=18)
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)

@@ -20,11 +20,11 @@ from torchvision.transforms import InterpolationMode
 from ablate.data import SETS, describe, refuse_recipe
 from ablate.data.arrays import load
 from ablate.data.batches import batches
-from ablate.data.catalogue import IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.files import FolderImages
 from ablate.data.fitting import settled
 from ablate.data.images import evaluation_transform, normalisation, training_transform
 from ablate.data.index import read_index
+from ablate.data.sets import IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.share import Share
 from ablate.errors import DataError, Infeasible, UnknownName
 from ablate.records import Data, Recipe

@@ -13,7 +13,7 @@ import yaml
 
 import ablate
 from ablate import errors, factors, space
-from ablate.cli.catalogue import GROUPS
+from ablate.cli.verbs import GROUPS
 from ablate.families import families
 from ablate.records import Recipe
 from ablate.space.schema import json_schema

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from ablate import space
-from ablate.store.questions import READER_ROLE
+from ablate.store.queries import READER_ROLE
 from docs import make_reference
 from tests.docs.commands import ROOT, Snippet, commands, snippets
 

@@ -18,7 +18,7 @@ from ablate.models import build
 from ablate.records import Status
 from ablate.results.study import Study
 from ablate.scheduling.options import Options
-from ablate.training.layers import layers_said
+from ablate.training.layer_order import layers_said
 
 STUDY = """
 question: Does label smoothing help a small ConvNeXt?

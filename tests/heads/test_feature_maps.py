@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ablate import families, heads
 from ablate.backbones.features import FeatureMaps
 from ablate.errors import Infeasible, UnknownName
-from ablate.heads.images import loss_of_made_up
+from ablate.heads.padding import loss_of_made_up
 from ablate.layers.ffn import DepthwiseBlock
 from ablate.models import build, build_from
 from ablate.records import Settings

@@ -14,7 +14,7 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.report.tables import Table, plain
+from ablate.report.table import Table, plain
 from ablate.results.study import Study
 from ablate.store.reader import Reader
 from tests.conftest import TINY

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.text import escape
 from tests.hostile.conftest import Hostile
 from tests.hostile.test_outputs import ANSWERS, made

@@ -23,13 +23,13 @@ from matplotlib.text import Text
 from ablate.cli import main
 from ablate.cli.tables import studies_table, trials_table
 from ablate.diagnostics.diagnostic import Diagnostic, Form
-from ablate.report.layers import Line, layers_table
+from ablate.report.layer_means import Line, layers_table
 from ablate.report.matplotlib_charts import drawn, save_chart, save_layers
-from ablate.report.tables import Table, render
+from ablate.report.table import Table, render
 from ablate.results import study_charts
 from ablate.results.html_report import write_report
 from ablate.results.review import review
-from ablate.results.review.table import review_table
+from ablate.results.review.findings_table import review_table
 from ablate.text import escape
 from tests.hostile.conftest import LEVEL, NAME, Hostile
 from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from ablate.errors import shortened
 from ablate.pipeline import Options
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.matplotlib_charts import save_chart
 from ablate.report.plotly_charts import draw_vectors
 from ablate.results import study_charts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablate.space.schema import FinalForm, SeedsForm, SpaceForm, UntilDecidedForm
-from ablate.store.tables import metadata
+from ablate.store.sql_tables import metadata
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ablate.backbones.parts import SelfAttention
+from ablate.backbones.pieces import SelfAttention
 from ablate.cost import operators
 from ablate.families import resolve
 from ablate.layers import attention as module

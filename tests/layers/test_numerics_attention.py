@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ablate.backbones.parts import SelfAttention
+from ablate.backbones.pieces import SelfAttention
 from ablate.backbones.t2t import Attention
 from ablate.layers.attention import (
     EditableAttention,

@@ -21,7 +21,7 @@ from ablate.pipeline import Options
 from ablate.records import Status
 from ablate.results.html_report import write_report
 from ablate.results.study import Study
-from ablate.store.other import import_studies
+from ablate.store.other_store import import_studies
 from ablate.store.reader import Reader
 from tests.own.conftest import Run, Use
 from tests.own.test_registry import documented_factor

@@ -75,7 +75,7 @@ def test_what_a_row_does_not_name_is_as_in_the_backbone() -> None:
 def test_a_table_shows_a_dash_where_a_row_says_nothing() -> None:
     from ablate.cli.tables import plan_table
     from ablate.pipeline import Preview
-    from ablate.report.tables import markdown
+    from ablate.report.table import markdown
 
     plan = make_plan(declared(), fake_cost)
     text = markdown(

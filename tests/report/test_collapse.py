@@ -11,7 +11,7 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.report.collapse import collapsed_seeds, near_chance
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.results.review import review
 from ablate.results.study import Study
 from tests.store.desk import HELPS, TEXT, by_row, changed, epoch

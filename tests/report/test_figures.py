@@ -13,7 +13,7 @@ import pytest
 
 from ablate.diagnostics import catalogue
 from ablate.report.charts import Axis, Chart, Coordinates, Series
-from ablate.report.layers import Line
+from ablate.report.layer_means import Line
 from ablate.report.matplotlib_charts import (
     FigureStyle,
     drawn,

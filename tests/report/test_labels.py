@@ -13,7 +13,7 @@ from ablate.errors import AblateError, SpaceError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.report.charts import coordinates, effects_chart
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.report.wording import sentence
 from ablate.results.html_report import write_report
 from ablate.results.study import Study

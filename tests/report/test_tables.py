@@ -22,7 +22,7 @@ from ablate.errors import UnknownName
 from ablate.records import CellResult, Cost, Looks, Status, StudyResults
 from ablate.report.results_table import results_table
 from ablate.report.summary import summarise
-from ablate.report.tables import plain, render
+from ablate.report.table import plain, render
 from ablate.report.units import unit_for
 from ablate.tasks import classification
 

@@ -20,12 +20,12 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Standing, Status, Trial
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.results.review import review
 from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
-from ablate.store.other import import_studies
+from ablate.store.other_store import import_studies
 from ablate.store.reader import Reader
 from tests.store.desk import (
     HELPS,

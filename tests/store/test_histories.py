@@ -17,7 +17,7 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Standing, Trial
 from ablate.report.effect import Effect
 from ablate.report.paper_table import PaperStyle
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import interval_text, sentence
 from ablate.results import html_report

@@ -21,7 +21,7 @@ from sqlalchemy import Table, create_engine, text
 from ablate.errors import DamagedStore
 from ablate.store.checked import JSON
 from ablate.store.reader import Reader
-from ablate.store.tables import metadata
+from ablate.store.sql_tables import metadata
 from ablate.store.writer import Writer
 from tests.attack.case import MOST_BYTES, MOST_SECONDS, Case, Outcome
 from tests.attack.runner import Runner

@@ -16,7 +16,7 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options
 from ablate.records import Ended, Event
 from ablate.results.study import Study
-from ablate.store.other import import_studies
+from ablate.store.other_store import import_studies
 from ablate.store.reader import Reader
 from tests.attack.stores import store, without
 from tests.conftest import TINY, Say

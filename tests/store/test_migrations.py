@@ -21,7 +21,7 @@ from ablate.errors import OldStore, StoreError
 from ablate.pipeline import Options
 from ablate.results.study import Study
 from ablate.store.reader import Reader
-from ablate.store.tables import metadata
+from ablate.store.sql_tables import metadata
 from ablate.store.writer import Writer
 from tests.store.desk import TEXT, Desk
 from tests.store.postgres import postgres

@@ -31,8 +31,8 @@ from ablate.records import (
 )
 from ablate.results.study import Study
 from ablate.store import database
-from ablate.store.catalogue import MISSING
 from ablate.store.reader import Reader
+from ablate.store.studies import MISSING
 from ablate.store.writer import Writer
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)

@@ -18,7 +18,7 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.results.html_report import write_report
 from ablate.results.review import review
 from ablate.results.study import Study

@@ -16,7 +16,7 @@ from ablate.cli.answers import row_of
 from ablate.pipeline import Options
 from ablate.report import effect_columns
 from ablate.report.effects import effects
-from ablate.report.tables import tabulate
+from ablate.report.table import tabulate
 from ablate.report.units import unit_for
 from ablate.results.study import Study
 from ablate.tasks import classification

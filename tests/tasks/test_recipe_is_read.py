@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from ablate.data import describe
-from ablate.data.catalogue import FILES_ONLY
+from ablate.data.sets import FILES_ONLY
 from ablate.records import Recipe, Teacher, Trial
 from ablate.tasks import tasks
 from ablate.training import Training

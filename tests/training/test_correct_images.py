@@ -19,7 +19,7 @@ from ablate.records import CorrectImages, Trial
 from ablate.report.new_images import mean_squares
 from ablate.results.study import Study
 from ablate.scheduling.cost_cache import CostCache
-from ablate.store.other import import_studies
+from ablate.store.other_store import import_studies
 from ablate.store.reader import Reader
 from ablate.training import Training
 from tests.conftest import TINY, RunText, Say

@@ -21,8 +21,8 @@ from ablate.models import build, build_from
 from ablate.models.initial_weights import read_start
 from ablate.models.weights import load_weights
 from ablate.pipeline import Options, run
-from ablate.plan.initial_weights import find_start, prepared, refuse_strange
 from ablate.plan.plan import make_plan
+from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.records import Cost, InitialWeights, Level, Recipe
 from ablate.store.reader import Reader
 from ablate.training import Training

@@ -23,7 +23,7 @@ from ablate.plan.plan import make_plan
 from ablate.records import Cost, Epoch, Level, Recipe, Trial
 from ablate.training import Diverged, Training, loop
 from ablate.training.checkpoint import CheckpointFolder
-from ablate.training.layers import layers_said
+from ablate.training.layer_order import layers_said
 from ablate.training.probe import seconds_per_image
 
 RECIPE = Recipe(epochs=4, batch_size=50, lr=2e-3, warmup_epochs=1)

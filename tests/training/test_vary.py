@@ -16,7 +16,7 @@ from ablate.errors import SpaceError
 from ablate.pipeline import Options
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Plan, Trial
-from ablate.report.tables import render
+from ablate.report.table import render
 from ablate.results.review import review
 from ablate.results.study import Study
 from ablate.store.space_data import from_data, to_data

@@ -158,7 +158,7 @@ class RayExecutor(Executor):
     def _start_local(self, cpus: int | None, gpus: int | None) -> None:
         from ablate.execution.ray_tune import cluster
         from ablate.execution.ray_tune.guard import Guard, end_autoscaler
-        from ablate.execution.ray_tune.parts import died
+        from ablate.execution.ray_tune.processes import died
 
         assert self._warden is not None
         # Ray would write its own token to a file that every user can read. The

@@ -20,7 +20,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ablate.execution.ray_tune.parts import dead_parts, died
+from ablate.execution.ray_tune.processes import dead_parts, died
 from ablate.execution.ray_tune.relay import Relay
 from ablate.execution.slots import Lost, Slot, Slots, capacity
 from ablate.execution.worker import Answer, Begin, Request

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from ablate.store.tables import metadata
+from ablate.store.sql_tables import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(

@@ -21,7 +21,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from ablate.errors import StoreError
-from ablate.store import database, question_process, questions
+from ablate.store import database, queries, question_process
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
 from tests.store.postgres import postgres
@@ -61,7 +61,7 @@ def server() -> Iterator[str]:
         with engine.begin() as connection:
             connection.execute(text("CREATE ROLE owner LOGIN"))
             connection.execute(text("GRANT ALL ON SCHEMA public TO owner"))
-            connection.execute(text(questions.READER_ROLE))
+            connection.execute(text(queries.READER_ROLE))
         engine.dispose()
         writer = Writer(url.replace("postgres@", "owner@"))
         assert writer.store_id
@@ -108,7 +108,7 @@ def test_a_role_that_may_write_files_is_refused_with_the_line_that_makes_a_reade
 ) -> None:
     with Reader(server) as reader, pytest.raises(StoreError) as refused:
         reader.query("SELECT 1")
-    assert questions.READER_ROLE in str(refused.value)
+    assert queries.READER_ROLE in str(refused.value)
     with Reader(server.replace("postgres@", "ablate_reader:CHOOSE@")) as reader:
         assert reader.query("SELECT COUNT(*) AS stores FROM stores") == (
             ["stores"],
@@ -314,8 +314,8 @@ def test_others_cannot_query_with_a_role_that_may_write(
             with pytest.raises(StoreError) as refused:
                 reader.query("SELECT 1 AS x", by_others=True)
             assert f"the role '{role}' may write to the store" in str(refused.value)
-            assert questions.READER_ROLE in str(refused.value)
-    monkeypatch.setenv(questions.AS_WRITER_VARIABLE, "1")
+            assert queries.READER_ROLE in str(refused.value)
+    monkeypatch.setenv(queries.AS_WRITER_VARIABLE, "1")
     with Reader(owner) as reader:
         assert reader.query("SELECT 1 AS x", by_others=True) == (["x"], [(1,)])
 

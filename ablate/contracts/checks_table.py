@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 
 from ablate.contracts import checks
 from ablate.contracts.check import Outcome
-from ablate.report.tables import Column, Table, tabulate
+from ablate.report.table import Column, Table, tabulate
 
 
 def checks_table(steps: Callable[[int, int], None]) -> tuple[Table, int]:

@@ -22,7 +22,7 @@ from ablate.errors import (
 )
 from ablate.store.database import open_reader, sqlite_file
 from ablate.store.merge import Merged
-from ablate.store.tables import studies
+from ablate.store.sql_tables import studies
 from ablate.store.values import check_values
 from ablate.store.writer import Writer
 from ablate.text.masking import masked

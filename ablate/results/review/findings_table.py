@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ablate.errors import counted
-from ablate.report.tables import Column, Table, tabulate
+from ablate.report.table import Column, Table, tabulate
 from ablate.results.review import review
 from ablate.results.review.finding import Finding
 

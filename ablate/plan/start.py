@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.data.catalogue import find
 from ablate.data.fitting import settled
+from ablate.data.sets import find
 from ablate.errors import CheckpointError, Infeasible
 from ablate.records import PUBLISHED_WEIGHTS, Architecture, Data, InitialWeights, Recipe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from ablate.records import CorrectImages
-from ablate.store.tables import cell_trials, cells, correct_images, studies
+from ablate.store.sql_tables import cell_trials, cells, correct_images, studies
 
 
 def images_of(

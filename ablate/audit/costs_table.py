@@ -8,7 +8,7 @@ from ablate.audit.conventions import COUNTS
 from ablate.audit.verify import FORMS, UNITS, Book, Checked, Class, verify
 from ablate.errors import UnknownName, unknown
 from ablate.published import PAPERS, tables
-from ablate.report.tables import Column, Table, tabulate
+from ablate.report.table import Column, Table, tabulate
 
 
 def verified(names: Sequence[str], say: Callable[[str], None]) -> tuple[Table, int]:

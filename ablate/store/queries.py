@@ -35,7 +35,7 @@ from sqlalchemy import Engine, text
 from ablate.errors import StoreError
 from ablate.store import question_process
 from ablate.store.question_process import LENGTH, Frame, Question
-from ablate.store.tables import metadata
+from ablate.store.sql_tables import metadata
 from ablate.text.advice import option
 
 Rows = list[tuple[Any, ...]]

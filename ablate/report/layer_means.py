@@ -10,7 +10,7 @@ from typing import Any
 from ablate.records import StudyResults
 from ablate.report.numbers import mean_of
 from ablate.report.summary import level_label, shown_levels
-from ablate.report.tables import Table
+from ablate.report.table import Table
 
 # The largest number of layers that a table shows side by side.
 MOST_COLUMNS = 12

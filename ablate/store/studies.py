@@ -25,7 +25,7 @@ from ablate.store.database import (
     open_reader,
     sqlite_file,
 )
-from ablate.store.questions import (
+from ablate.store.queries import (
     TooLong,
     ask_postgresql,
     ask_sqlite,
@@ -33,7 +33,7 @@ from ablate.store.questions import (
     writing_role,
 )
 from ablate.store.space_data import from_data
-from ablate.store.tables import cell_trials, cells, stores, studies, trials
+from ablate.store.sql_tables import cell_trials, cells, stores, studies, trials
 from ablate.store.values import check_values
 from ablate.store.wide_views import query_of
 
