@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 import ablate
 from ablate import errors
 from ablate.cli.app import app
-from ablate.cli.verbs import GROUPS
 from ablate.cli.tables import backbones_table
+from ablate.cli.verbs import GROUPS
 from ablate.factors import catalogue
 from ablate.factors.factor import Factor
 from ablate.families import families
