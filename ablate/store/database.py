@@ -12,8 +12,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -44,10 +45,13 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
 RETRY_SECONDS = 0.2
+# Seconds that a first connection waits for a server that may be restarting.
+FIRST_SECONDS = 2.0
 # The key of our advisory lock in PostgreSQL: `ablate` in ASCII.
 ADVISORY_LOCK = 0x61626C617465
 
@@ -104,6 +108,26 @@ def _server(url: str) -> Engine:
     return engine
 
 
+def patient(transact: Callable[P, T]) -> Callable[P, T]:
+    """Calls a function again if a restart of the server has ended its connection.
+
+    It must be one that may be done twice.
+    """
+
+    @wraps(transact)
+    def transact_patiently(*args: P.args, **options: P.kwargs) -> T:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return transact(*args, **options)
+            except LostConnection:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
+
+    return transact_patiently
+
+
 # The servers that this process has reached.
 _reached: set[URL] = set()
 
@@ -111,17 +135,19 @@ _reached: set[URL] = set()
 def _wait_for_restarts(engine: Engine) -> None:
     """Makes connections wait while the server restarts, for BUSY_SECONDS at most.
 
-    The first connection of this process fails at once: its address may be wrong.
+    The first connection of this process waits for FIRST_SECONDS only: its address may
+    be wrong.
     """
     url = engine.url
 
     def connect(dialect: Any, record: Any, words: Any, options: Any) -> Any:
-        deadline = time.monotonic() + BUSY_SECONDS
+        patience = BUSY_SECONDS if url in _reached else FIRST_SECONDS
+        deadline = time.monotonic() + patience
         while True:
             try:
                 connection = dialect.connect(*words, **options)
             except dialect.loaded_dbapi.OperationalError:
-                if url not in _reached or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
             else:
@@ -131,16 +157,13 @@ def _wait_for_restarts(engine: Engine) -> None:
     event.listen(engine, "do_connect", connect)
 
 
+@patient
 def open_writer(url: str) -> Engine:
     """Returns an engine that may write, with tables of the newest revision.
 
     Raises:
         StoreError: the database cannot be opened, or a newer version wrote it.
     """
-    return patiently(lambda: _open_writer(url))
-
-
-def _open_writer(url: str) -> Engine:
     file = sqlite_file(url)
     if file is not None:
         with _readable_errors(url):
@@ -210,16 +233,13 @@ def fold_log(engine: Engine) -> None:
         raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
+@patient
 def exists(url: str) -> bool:
     """Whether there is a store at a URL. Creates nothing.
 
     Raises:
         StoreError: the database cannot be opened, or belongs to another program.
     """
-    return patiently(lambda: _exists(url))
-
-
-def _exists(url: str) -> bool:
     file = sqlite_file(url)
     if file is not None:
         check_file(file)
@@ -272,6 +292,7 @@ def clock(connection: Connection) -> float:
     return float(connection.execute(text(f"SELECT {asked}")).scalar_one())
 
 
+@patient
 def open_reader(url: str) -> Engine:
     """Returns an engine that cannot write.
 
@@ -279,10 +300,6 @@ def open_reader(url: str) -> Engine:
         StoreError: there is no database, or its revision is not the one of this
             version.
     """
-    return patiently(lambda: _open_reader(url))
-
-
-def _open_reader(url: str) -> Engine:
     file = sqlite_file(url)
     if file is None:
         engine = _server(url)
@@ -371,12 +388,18 @@ def _readable_errors(url: str) -> Iterator[None]:
         reason = str(getattr(error, "orig", None) or error)
         hint = _hint(reason)
         again = f"; {hint}, then try again" if hint else ""
-        kind = StoreError
-        if getattr(error, "connection_invalidated", False):
-            kind = LostConnection
-        raise kind(
+        raise kind_of(error)(
             f"the store {masked(url)} cannot be opened: {reason}{again}"
         ) from None
+
+
+def kind_of(error: BaseException) -> type[StoreError]:
+    """Returns LostConnection if the server has ended the connection."""
+    # SQLAlchemy does not notice it while it prepares a new connection.
+    is_ended = "server closed the connection" in str(error)
+    if is_ended or getattr(error, "connection_invalidated", False):
+        return LostConnection
+    return StoreError
 
 
 def _hint(reason: str) -> str:
@@ -389,21 +412,6 @@ def _hint(reason: str) -> str:
         "readonly": "give the right to write to it and to its folder",
     }
     return next((hint for word, hint in hints.items() if word in reason), "")
-
-
-def patiently(transact: Callable[[], T]) -> T:
-    """Does a transaction, again if a restart of the server has ended its connection.
-
-    It must be one that may be done twice.
-    """
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            return transact()
-        except LostConnection:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_SECONDS)
 
 
 @contextmanager
@@ -427,10 +435,7 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         reason = str(getattr(error, "orig", None) or error)
         hint = _hint(reason) or "see that it can be written to"
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
-        kind = StoreError
-        if getattr(error, "connection_invalidated", False):
-            kind = LostConnection
-        raise kind(
+        raise kind_of(error)(
             f"the store {where} cannot be written to: {reason}; {hint}; its contents are"
             f" intact. Go on with: {advice.command('resume')}"
         ) from None

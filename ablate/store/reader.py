@@ -23,7 +23,7 @@ from ablate.records import (
 )
 from ablate.store.comparisons import without_split
 from ablate.store.correct_images import images_of
-from ablate.store.database import patiently
+from ablate.store.database import patient
 from ablate.store.lineages import Declaration, declare
 from ablate.store.results import COSTS, read_results
 from ablate.store.sql_tables import (
@@ -57,9 +57,9 @@ class Reader(TrialReader):
         self, hashes: Iterable[str], *, with_epochs: bool = True
     ) -> dict[str, Known]:
         """Returns state and epochs of those trials that the store has."""
-        trial_hashes = list(hashes)
-        return patiently(lambda: self._known(trial_hashes, with_epochs=with_epochs))
+        return self._known(list(hashes), with_epochs=with_epochs)
 
+    @patient
     def _known(self, trial_hashes: list[str], *, with_epochs: bool) -> dict[str, Known]:
         trials_known = dict[str, Known]()
         with self._engine.connect() as connection:
@@ -85,6 +85,7 @@ class Reader(TrialReader):
                     )
         return trials_known
 
+    @patient
     def beginnings(self, trial: Trial) -> tuple[str, ...]:
         """Returns the same trial's shorter versions (fewer epochs), the longest first.
 
@@ -102,11 +103,8 @@ class Reader(TrialReader):
             .order_by(trials.c.epochs.desc())
         )
 
-        def read() -> Sequence[Any]:
-            with self._engine.connect() as connection:
-                return connection.execute(query).all()
-
-        matches = patiently(read)
+        with self._engine.connect() as connection:
+            matches = connection.execute(query).all()
         return tuple(
             row.hash for row in matches if row.hash == _shorter(trial, row.epochs).hash
         )

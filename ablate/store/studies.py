@@ -22,6 +22,7 @@ from ablate.records import Space, Status, base_name
 from ablate.store.database import (
     BUSY_SECONDS,
     LostConnection,
+    kind_of,
     open_reader,
     sqlite_file,
 )
@@ -385,7 +386,6 @@ class Catalogue:
 
 def _readable(context: Any) -> None:
     """Turns an error of the database into a message for the user."""
-    kind = LostConnection if context.is_disconnect else StoreError
-    raise kind(
-        f"the store cannot be read: {context.original_exception}"
-    ) from context.original_exception
+    error = context.original_exception
+    kind = LostConnection if context.is_disconnect else kind_of(error)
+    raise kind(f"the store cannot be read: {error}") from error

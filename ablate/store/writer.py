@@ -52,7 +52,7 @@ from ablate.store.database import (
     exclude_drivers,
     fold_log,
     open_writer,
-    patiently,
+    patient,
     sqlite_file,
     write_transaction,
 )
@@ -159,6 +159,7 @@ class Writer:
         self.close()
 
     @property
+    @patient
     def store_id(self) -> str:
         """The ID of the store, drawn when the store was made.
 
@@ -173,6 +174,7 @@ class Writer:
                 connection.execute(insert(stores).values(id=identity, created_at=now()))
             return str(identity)
 
+    @patient
     def register(
         self,
         plan: Plan,
@@ -230,6 +232,7 @@ class Writer:
             self._heart = Heart(self._beat)
         return study
 
+    @patient
     def extend(
         self,
         study: int,
@@ -315,6 +318,7 @@ class Writer:
         fold_log(self._engine)
         return number
 
+    @patient
     def trim(self, study: int, count: int) -> None:
         """Removes the cells of an earlier search beyond the first `count`."""
         with write_transaction(self._engine) as connection:
@@ -358,6 +362,7 @@ class Writer:
         }
         connection.execute(insert(drivers).values(**stored_ids))
 
+    @patient
     def begin(self, study: int, document: str, source: Provenance) -> None:
         """Stores the provenance of this run, and cleans up after killed drivers.
 
@@ -385,6 +390,7 @@ class Writer:
             )
             self._events.provenance = key_of(made)
 
+    @patient
     def finish(self, study: int) -> None:
         """Records that nothing of a study is left to do."""
         with write_transaction(self._engine) as connection:
@@ -418,8 +424,9 @@ class Writer:
             # The file lock excludes other writers, so no result can have arrived since
             # the trial was looked up.
             return "granted"
-        return patiently(lambda: self._lease(trial, results))
+        return self._lease(trial, results)
 
+    @patient
     def _lease(self, trial: str, results: Sequence[Status]) -> Claim:
         with write_transaction(self._engine) as connection:
             query = select(
@@ -471,6 +478,7 @@ class Writer:
 
         self._lock.check_place()
 
+        @patient
         def put() -> bool:
             with (
                 self._events.undone_if_it_fails(happened.trial),
@@ -481,7 +489,7 @@ class Writer:
                 self._events.put(connection, happened)
             return True
 
-        is_stored = patiently(put)
+        is_stored = put()
         if isinstance(happened, Ended):
             fold_log(self._engine)
         return is_stored

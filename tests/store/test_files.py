@@ -16,7 +16,8 @@ from sqlalchemy import create_engine, text
 from ablate import space
 from ablate.errors import StoreError
 from ablate.execution.simulated import SimulatedExecutor, made_up
-from ablate.pipeline import Options, run
+from ablate.machine.provenance import collect
+from ablate.pipeline import Options, preview, run
 from ablate.records import Epoch, Trial
 from ablate.store.database import exists
 from ablate.store.reader import Reader
@@ -87,6 +88,14 @@ def test_a_missing_log_is_named(tmp_path: Path, open_: type) -> None:
         open_(str(tmp_path / "copy.db"))
 
 
+FIRST = """
+import sys
+from ablate.store.database import exists
+
+exists(sys.argv[1])
+"""
+
+
 def slowly(trial: Trial, number: int) -> Epoch:
     time.sleep(0.03)
     return made_up(trial, number)
@@ -137,6 +146,44 @@ def test_an_address_where_no_server_listens_is_refused_at_once() -> None:
     with pytest.raises(StoreError, match="cannot be opened"):
         exists("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_every_step_of_a_run_waits_for_a_restart(
+    tmp_path: Path, tiny: str, mode: str
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(tiny)
+    plan = preview(space.read(tmp_path / "tiny.yaml"), str(tmp_path / "no.db")).plan
+    with postgres() as url, Writer(url) as writer:
+        thread = threading.Thread(target=restart, args=(url, mode, 0.5))
+        thread.start()
+        rounds = 0
+        while thread.is_alive():
+            assert writer.store_id
+            study = writer.register(plan, "tiny.yaml", 1)
+            writer.begin(study, "", collect())
+            writer.extend(study, [], 1)
+            writer.trim(study, 1_000)
+            writer.finish(study)
+            rounds += 1
+        assert rounds
+
+
+@pytest.mark.proof
+def test_a_first_connection_waits_for_a_restart_too() -> None:
+    with postgres() as url:
+        thread = threading.Thread(target=restart, args=(url, "fast", 0.5))
+        thread.start()
+        time.sleep(0.3)
+        seen = subprocess.run(
+            [sys.executable, "-c", FIRST, url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        thread.join()
+    assert seen.returncode == 0, seen.stderr
 
 
 @pytest.mark.proof
