@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import select
 import sys
 import traceback
 from typing import Any
@@ -38,6 +40,15 @@ def _lacks_memory(error: Exception) -> bool:
         isinstance(error, ImportError)
         and ("failed to map segment" in str(error) or "allocate memory" in str(error))
     )
+
+
+def _reader_has_gone() -> bool:
+    """Whether nobody reads what this process prints."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            poll.register(stream.fileno(), 0)
+    return bool(poll.poll(0))
 
 
 def main() -> None:
@@ -83,8 +94,8 @@ def _main() -> None:
         tell(f"error: {error}")
         sys.exit(2)
     except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader of a pipe has gone, as in `ablate table x | head`.
+        if isinstance(error, BrokenPipeError) and _reader_has_gone():
+            # As in `ablate table x | head`.
             sys.stderr.close()
             sys.exit(0)
         tell(

@@ -104,6 +104,8 @@ class _Run:
         # Trials that have started and not ended.
         self._open: set[str] = set()
         self.has_failed = False
+        # Whether workers were asked to save and leave.
+        self._is_leaving = False
 
     def run(self) -> None:
         while not self._stop():
@@ -257,6 +259,7 @@ class _Run:
 
     def _interrupt(self) -> None:
         """Has every worker save its checkpoint and forwards what they report."""
+        self._is_leaving = True
         self._leave()
         deadline = time.monotonic() + LEAVE_SECONDS
         # A worker that does not answer in time keeps its last checkpoint.
@@ -281,8 +284,11 @@ class _Run:
             self._slots.ask(slot, Leave(Status.RUNNING))
 
     def close(self) -> None:
-        """Has workers that still train save their checkpoints."""
-        if not self._busy() or self._slots.failure():
+        """Has workers that still train save their checkpoints.
+
+        A second signal does not wait for those that were asked already.
+        """
+        if self._is_leaving or not self._busy() or self._slots.failure():
             return
         self._leave()
         deadline = time.monotonic() + LEAVE_SECONDS

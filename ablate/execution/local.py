@@ -32,6 +32,7 @@ from ablate.execution.worker import Answer, Begin, Request
 from ablate.machine.cpus import usable_cpus
 from ablate.records import Architecture, Cost, Data, Job, Order, Resources
 from ablate.text import advice
+from ablate.text.advice import option
 
 
 class LocalExecutor(Executor):
@@ -60,7 +61,8 @@ class LocalExecutor(Executor):
         if self._nursery is not None:
             return self._nursery
         self._warden = Warden(advice.command("resume"))
-        nursery = Nursery(self._warden.folder.parent / "nursery")
+        folder = self._warden.folder.parent / "nursery"
+        nursery = Nursery(folder, self._warden.mark)
         try:
             nursery.hold()
             if data is not None:
@@ -83,14 +85,15 @@ class LocalExecutor(Executor):
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         cpus = order.cpus or usable_cpus()
         gpus = _gpus(order)
-        for name, number, most in (
-            ("cpus", order.resources.cpus, cpus),
-            ("gpus", order.resources.gpus, len(gpus)),
+        for name, number, most, limit in (
+            ("cpus", order.resources.cpus, cpus, order.cpus),
+            ("gpus", order.resources.gpus, len(gpus), order.gpus),
         ):
             if number > most:
+                remedy = f" or raise {option(name)}" if most == limit else ""
                 raise ExecutorError(
                     f"resources.{name} = {number:g}, but this run has {most}; lower it in"
-                    f" the space or raise --{name}"
+                    f" the space{remedy}"
                 )
         slots = LocalSlots(order.resources, self._start(), cpus, gpus)
         train(order, emit, stop, slots)
@@ -111,13 +114,15 @@ def _gpus(order: Order) -> list[str]:
     """Returns the names of the GPUs that an order may use; none if it needs none."""
     if not order.resources.gpus:
         return []
-    visible = os.environ.get(_device_variable())
-    if visible is not None:
-        names = [name.strip() for name in visible.split(",") if name.strip()]
-    else:
-        import torch
+    import torch
 
-        names = [str(number) for number in range(torch.cuda.device_count())]
+    # Those that this process sees: the variable may name GPUs that are not there.
+    number = torch.cuda.device_count()
+    visible = os.environ.get(_device_variable())
+    if visible is None:
+        names = [str(index) for index in range(number)]
+    else:
+        names = [name.strip() for name in visible.split(",")][:number]
     return names[: order.gpus]
 
 

@@ -176,16 +176,20 @@ class TensorBoard:
         self._last: dict[str, dict[str, float]] = {}
 
     def start(self, run: Run) -> None:
-        from tensorboardX import SummaryWriter
+        from tensorboardX.event_file_writer import EventsWriter
 
         folder = self._folder / run.name
         shutil.rmtree(folder, ignore_errors=True)
-        self._writers[run.key] = SummaryWriter(str(folder))
+        folder.mkdir(parents=True)
+        # Not a SummaryWriter: each has a thread, and writes again when Python ends.
+        self._writers[run.key] = EventsWriter(str(folder / "events"))
 
     def log(self, run: Run, epoch: int, values: Mapping[str, float]) -> None:
+        from tensorboardX.summary import scalar
+
         writer = self._writers[run.key]
         for name, value in values.items():
-            writer.add_scalar(name, value, global_step=epoch)
+            writer.write_event(_tensorboard_event(scalar(name, value), epoch))
         writer.flush()
         self._last[run.key] = dict(values)
 
@@ -196,14 +200,23 @@ class TensorBoard:
         last = self._last.pop(run.key, None)
         if last:
             for summary in hparams(hparam_dict=run.config, metric_dict=last):
-                writer.file_writer.add_summary(summary)
+                writer.write_event(_tensorboard_event(summary, 0))
         writer.close()
 
     def close(self) -> None:
-        pass
+        for writer in self._writers.values():
+            with contextlib.suppress(OSError):
+                writer.close()
+        self._writers.clear()
 
     def give_up(self) -> None:
         pass
+
+
+def _tensorboard_event(summary: Any, step: int) -> Any:
+    from tensorboardX.proto.event_pb2 import Event
+
+    return Event(wall_time=time.time(), step=step, summary=summary)
 
 
 class MLflow:

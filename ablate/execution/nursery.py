@@ -101,10 +101,12 @@ class Nursery:
 
     Args:
         folder: a folder that only this user can enter. It is created if it is missing.
+        environment: variables of the nursery besides those of this process.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
         self.folder = folder
+        self._environment = {**(environment or {}), **ONE_THREAD}
         self._path = str(folder / "socket")
         self._held: Connection | None = None
 
@@ -136,7 +138,8 @@ class Nursery:
         Args:
             data: a pickled `Data`. If it cannot be loaded, each worker reports that.
         """
-        with self._connect(LOAD) as connection:
+        # If the nursery ends just then, each worker loads the data itself.
+        with self._connect(LOAD) as connection, contextlib.suppress(ConnectionError):
             connection.send_bytes(data)
 
     def worker(self, devices: dict[str, str | None] | None = None) -> Connection:
@@ -152,7 +155,9 @@ class Nursery:
         connection = self._connect(FORK)
         seen = {name: os.environ.get(name) for name in DEVICE_VARIABLES}
         seen.update(devices or {})
-        connection.send_bytes(json.dumps(seen).encode())
+        # If no worker could be forked, the connection has ended: it is a lost worker.
+        with contextlib.suppress(ConnectionError):
+            connection.send_bytes(json.dumps(seen).encode())
         return connection
 
     def close(self) -> None:
@@ -170,13 +175,21 @@ class Nursery:
 
         Raises ExecutorError if none can be started.
         """
+        reason = f"no process listens on the socket in {self.folder}"
         for _ in range(TRIES):
             self._make_folder()
             with contextlib.suppress(FileNotFoundError, ConnectionError):
                 return self._connected(word)
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 self._start()
-        raise ExecutorError(f"no process listens on the socket in {self.folder}")
+            except FileNotFoundError:
+                continue
+            except subprocess.CalledProcessError:
+                reason = (
+                    "a process that forks workers cannot be started; this user may have"
+                    " too many processes (`ulimit -u`), or memory is short"
+                )
+        raise ExecutorError(reason)
 
     def _connected(self, word: bytes) -> Connection:
         with contextlib.ExitStack() as opened:
@@ -211,7 +224,9 @@ class Nursery:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env={**os.environ, **ONE_THREAD},
+                    env={**os.environ, **self._environment},
+                    # Ctrl-C in a terminal is for the driver alone.
+                    start_new_session=True,
                     check=True,
                 )
 

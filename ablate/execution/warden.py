@@ -6,7 +6,7 @@ driver for a minute or longer.
 
 How: the warden holds one end of a pipe. When the driver dies, for whatever reason, the
 kernel closes the other end. The warden then kills every process that carries the
-driver's mark in its environment, removes the run's folder, and prints the next command. A
+run's mark in its environment, removes the run's folder, and prints the next command. A
 driver that ends cleanly writes to the pipe first.
 
 What would break it: a child of the driver that inherits the write end of the pipe and
@@ -26,10 +26,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-# This variable names the run's folder in the environment of every process that a driver
-# starts.
+# This variable names the run's folder in the environment of every process of a run. The
+# driver itself does not have it: a user's notebook starts programs of its own.
 MARK = "ABLATE_RUN_FOLDER"
 PREFIX = "ablate-run-"
 # The file in the folder that its driver keeps locked.
@@ -52,6 +53,7 @@ class Warden:
     Attributes:
         folder: where Ray keeps its session; only this user can enter the folder above
             it.
+        mark: what the environment of the run's processes must have.
     """
 
     def __init__(self, advice: str) -> None:
@@ -63,7 +65,7 @@ class Warden:
         # Ray makes the folder that it receives accessible to every user, so this one
         # lies in a private folder.
         self.folder = self._private / "r"
-        os.environ[MARK] = str(self._private)
+        self.mark = {MARK: str(self._private)}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, str(self._private), DIED + advice],
             stdin=subprocess.PIPE,
@@ -71,13 +73,21 @@ class Warden:
             start_new_session=True,
         )
 
+    @contextlib.contextmanager
+    def marking(self) -> Iterator[None]:
+        """Marks the processes that this one starts meanwhile."""
+        os.environ.update(self.mark)
+        try:
+            yield
+        finally:
+            os.environ.pop(MARK, None)
+
     def said(self) -> None:
         """Notes that the user already knows why the driver is about to end."""
         self._write(SAID)
 
     def close(self) -> None:
         """Ends the warden after the run has ended, and removes its folder."""
-        os.environ.pop(MARK, None)
         self._write(CLOSED)
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):

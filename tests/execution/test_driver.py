@@ -344,3 +344,19 @@ def test_the_rule_sees_the_last_epoch_of_a_trial(
 
     train(PlayedSlots(reply), [job_of(trials[0])])
     assert seen == [1, 2]
+
+
+def test_a_second_signal_waits_for_no_worker(trials: tuple[Trial, ...]) -> None:
+    class Hanging(PlayedSlots):
+        """Its worker never answers that it leaves; then the second signal arrives."""
+
+        def answers(self, seconds: float) -> Iterator[tuple[Any, Job | None, Any]]:
+            if Leave(Status.RUNNING) in self.asked:
+                raise KeyboardInterrupt
+            return super().answers(seconds)
+
+    slots = Hanging(lambda job, request: Answer())
+    with pytest.raises(KeyboardInterrupt):
+        train(slots, [job_of(trials[0])], stop=lambda: bool(slots.asked))
+    assert slots.asked.count(Leave(Status.RUNNING)) == 1
+    assert slots.is_closed

@@ -80,7 +80,7 @@ def guard_of(exits: Exits) -> Guard:
         message=lambda names: (
             f"the part {' and '.join(names)} died; go on with: ablate resume"
         ),
-        said=lambda: exits.order.append("said"),
+        before_end=lambda: exits.order.append("said"),
     )
 
 

@@ -79,18 +79,6 @@ def test_each_slot_sees_its_own_gpus(
     assert slots._free == dict.fromkeys(FOUR, 1.0)
 
 
-def test_the_gpus_are_those_that_the_user_has_chosen(
-    nursery: PlayedNursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = Order((), "top1", "max", Resources(cpus=1, gpus=1), 1)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-8")
-    assert local._gpus(asked) == ["5", "GPU-8"]
-    assert local._gpus(replace(asked, gpus=1)) == ["5"]
-    assert local._gpus(replace(asked, resources=Resources())) == []
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert local._gpus(asked) == []
-
-
 @pytest.mark.proof
 def test_a_worker_that_was_killed_is_lost_and_its_slot_stays(
     tiny: str, tmp_path: Path
@@ -189,3 +177,28 @@ def until_workers(temporary: Path) -> list[psutil.Process]:
                 return [psutil.Process(nursery), *workers]
         time.sleep(0.1)
     raise AssertionError("no workers")
+
+
+@pytest.mark.parametrize(
+    ("visible", "there", "names"),
+    [
+        (None, 2, ["0", "1"]),
+        ("-1", 0, []),
+        ("", 0, []),
+        ("0,1", 1, ["0"]),
+        ("GPU-a, GPU-b", 2, ["GPU-a", "GPU-b"]),
+        ("1,-1,0", 1, ["1"]),
+    ],
+)
+def test_gpus_are_those_that_torch_sees(
+    visible: str | None, there: int, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in local.DEVICE_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: there)
+    order = Order((), "top1", "max", Resources(cpus=1, gpus=1), 1)
+    assert local._gpus(order) == names
+    assert local._gpus(replace(order, gpus=1)) == names[:1]
+    assert local._gpus(replace(order, resources=Resources())) == []

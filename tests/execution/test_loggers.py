@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,3 +335,35 @@ def test_all_three_beside_real_training(
             for items in told
         ]
         assert [(line["epoch"], line["top1"]) for line in history] == curve
+
+
+def test_tensorboard_that_failed_says_nothing_more(tmp_path: Path) -> None:
+    """Neither a thread nor the end of Python writes to the full disk again."""
+    seen = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert seen.stdout == "File too large, 1 thread\n"
+
+
+# The size of files is limited, as on a disk that is full.
+FULL = """
+import resource, sys, threading
+from pathlib import Path
+from ablate.execution.loggers import Run, TensorBoard
+from ablate.execution.logs import Logs
+
+run = Run(key="key", name="name", group="", config={})
+board = TensorBoard(Logs(("tensorboard",), Path(sys.argv[1]), "tiny", ()))
+board.start(run)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+try:
+    for epoch in range(1, 1000):
+        board.log(run, epoch, {"top1": 1.0})
+except OSError as error:
+    board.close()
+    print(f"{error.strerror}, {threading.active_count()} thread")
+"""

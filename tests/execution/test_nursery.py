@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -342,3 +343,36 @@ def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
                 worker.recv_bytes()
             assert time.monotonic() - began < 60
             assert until(lambda: not child.is_running())
+
+
+def test_a_worker_that_cannot_be_forked_is_a_lost_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nursery hangs up before the client has said which GPUs the worker sees."""
+
+    def connect(self: Nursery, word: bytes) -> Connection:
+        ours, theirs = Pipe()
+        theirs.close()
+        return ours
+
+    monkeypatch.setattr(Nursery, "_connect", connect)
+    nursery = Nursery(tmp_path)
+    with nursery.worker() as worker:
+        assert worker.poll(), "it can be read from, so it is dead"
+    nursery.load(pickle.dumps(None))
+
+
+def test_a_nursery_that_cannot_be_started_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ExecutorError, match="cannot be started"):
+        Nursery(tmp_path / "nursery").hold()
+
+
+def test_ctrl_c_in_a_terminal_does_not_reach_a_nursery_that_starts(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path / "nursery") as made:
+        assert until(lambda: made.process_id != 0)
+        assert os.getsid(made.process_id) != os.getsid(0)

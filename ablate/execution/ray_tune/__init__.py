@@ -114,7 +114,8 @@ class RayExecutor(Executor):
         # First of all: it imports torch, which takes longer than anything else.
         if not self._address:
             self._warden = Warden(advice.command("resume"))
-            self._nursery = Nursery(self._warden.folder.parent / "nursery")
+            folder = self._warden.folder.parent / "nursery"
+            self._nursery = Nursery(folder, self._warden.mark)
             if resources is not None:
                 try:
                     self._nursery.hold()
@@ -179,16 +180,17 @@ class RayExecutor(Executor):
             # starts.
             self._guard = Guard(died, self._warden.said)
             try:
-                ray.init(
-                    address="local",
-                    num_cpus=cpus,
-                    num_gpus=gpus,
-                    include_dashboard=False,
-                    log_to_driver=False,
-                    logging_level=logging.ERROR,
-                    _node_ip_address="127.0.0.1",
-                    _temp_dir=str(self._warden.folder),
-                )
+                with self._warden.marking():
+                    ray.init(
+                        address="local",
+                        num_cpus=cpus,
+                        num_gpus=gpus,
+                        include_dashboard=False,
+                        log_to_driver=False,
+                        logging_level=logging.ERROR,
+                        _node_ip_address="127.0.0.1",
+                        _temp_dir=str(self._warden.folder),
+                    )
                 break
             except Exception as error:
                 self._guard.close()
