@@ -43,7 +43,7 @@ def _lacks_memory(error: Exception) -> bool:
 
 
 def _reader_has_gone() -> bool:
-    """Whether nobody reads what this process prints."""
+    """Whether a pipe that this process prints to has lost its reader."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

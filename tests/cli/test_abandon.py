@@ -29,6 +29,7 @@ def statuses(desk: Desk) -> list[str]:
         ]
 
 
+@pytest.mark.proof
 def test_an_abandoned_trial_is_not_tried_again(options: Options, say: Say) -> None:
     desk = Desk(options)
     desk.run(TEXT, curve=failing)

@@ -692,12 +692,14 @@ def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
 def test_verify_costs_fails_where_a_print_is_unexplained(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ablate import published
+    from ablate.audit import costs_table
 
-    table = published.tables()["augvit/table3"]
+    table = costs_table.tables()["augvit/table3"]
     bare = [replace(row, causes={}) for row in table.rows]
     monkeypatch.setattr(
-        published, "tables", lambda: {"augvit/table3": replace(table, rows=tuple(bare))}
+        costs_table,
+        "tables",
+        lambda: {"augvit/table3": replace(table, rows=tuple(bare))},
     )
     code, shown, _ = say("verify-costs", "augvit/table3", "--format", "json")
     assert code == 1

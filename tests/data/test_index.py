@@ -371,6 +371,7 @@ NOISE = st.sampled_from(
 )
 
 
+@pytest.mark.proof
 @given(data=st.data())
 def test_plan_identity_and_loader_agree_on_random_folders(data: st.DataObject) -> None:
     classes = data.draw(st.lists(NAMES, min_size=2, max_size=4, unique=True))

@@ -117,6 +117,7 @@ def test_workers_are_forks_that_work(nursery: Nursery) -> None:
         assert len(workers(nursery)) == 2
 
 
+@pytest.mark.proof
 def test_a_worker_ends_with_its_client_even_if_it_hangs(nursery: Nursery) -> None:
     with nursery.worker() as worker:
         costs(worker, 96)

@@ -104,7 +104,7 @@ def test_a_fork_has_the_handlers_of_a_new_process() -> None:
     assert (done.returncode, done.stdout) == (0, "heard"), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_trainer_may_fork_a_pool(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(POOLED)
     (tmp_path / "s.yaml").write_text(SPACE)

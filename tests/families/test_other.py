@@ -34,7 +34,7 @@ recipe: {epochs: 1, batch_size: 10, warmup_epochs: 0}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_study_of_any_model_of_timm_trains_and_says_what_is_not_defined(
     options: Options,
 ) -> None:

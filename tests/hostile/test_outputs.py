@@ -460,7 +460,7 @@ def test_exports_give_the_texts_back(
 CHARTS = ("effects", "pareto", "curves", "importance", "parallel")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @crowded
 @pytest.mark.parametrize("of", CHARTS)
 def test_pictures_show_text_as_text(hostile: Hostile, tmp_path: Path, of: str) -> None:

@@ -301,6 +301,7 @@ def test_a_recipe_field_has_its_place_in_the_command(use: Use) -> None:
         space.load(SPACE.replace("lr: 0.5", "momentum: 0.5"), "own.yaml")
 
 
+@pytest.mark.proof
 def test_epochs_arrive_while_the_script_runs(use: Use, run: Run) -> None:
     prepare(use, "time.sleep(0.3)")
     times: list[float] = []

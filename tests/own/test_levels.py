@@ -150,6 +150,7 @@ def test_advice_for_a_factor_with_one_level_is_accepted(factor: str) -> None:
     space.load(yaml.safe_dump(document), "s.yaml")
 
 
+@pytest.mark.proof
 def test_a_tag_of_timm_names_weights_as_backbone_and_as_level() -> None:
     tags = ["augreg_in21k", "augreg_in21k_ft_in1k"]
     names = [f"vit_tiny_patch16_224.{tag}" for tag in tags]

@@ -290,6 +290,7 @@ def test_a_change_under_a_revision_does_not(use: Use, run: Run) -> None:
     assert run(SPACE).trained == 4
 
 
+@pytest.mark.proof
 def test_a_study_is_read_without_its_file(
     use: Use, run: Run, study: Study, tmp_path: Path
 ) -> None:

@@ -34,7 +34,7 @@ recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("cost", ["params", "flops"])
 def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
     declared = space.load(TEXT.replace("CONTROL", f"iso-{cost}"), "tiny.yaml")

@@ -139,7 +139,7 @@ def test_what_cannot_be_drawn_is_said(
         assert (code, "are for charts in .svg, .png and .pdf" in err) == (2, True)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_report_says_it_all(
     run_text: RunText, options: Options, tmp_path: Path, say: Say
 ) -> None:
@@ -174,7 +174,7 @@ def test_the_report_says_it_all(
     assert "<script>alert" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "text",
     [
@@ -329,7 +329,7 @@ def test_a_report_tells_a_commit_and_a_platform_in_short(
     assert "-with-glibc" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("metered", "told"),
     [

@@ -160,6 +160,7 @@ def test_other_trials_are_other_comparisons(desk: Desk, text: str) -> None:
     assert by_row(Study("parts@1", study.store))[HELPS].verdict is Verdict.HELPS
 
 
+@pytest.mark.proof
 def test_more_seeds_are_tested_at_half_of_what_is_left(desk: Desk) -> None:
     desk.run(TEXT)
     said = lines(desk, with_seeds("6"))

@@ -116,6 +116,7 @@ class Both:
         return Study(name, self.real.options.url)
 
 
+@pytest.mark.proof
 @HISTORIES
 def test_memory_and_store_take_the_same_verdicts(
     users: ModuleType, options: Options, histories: range
@@ -158,6 +159,7 @@ def check(effect: Effect, margin: float) -> None:
         assert abs(effect.estimate.value) < margin
 
 
+@pytest.mark.proof
 @HISTORIES
 def test_all_outputs_print_the_same_interval(
     users: ModuleType, options: Options, histories: range

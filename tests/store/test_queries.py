@@ -478,7 +478,7 @@ def test_a_query_ends_with_its_parent(number: int, url: str) -> None:
         assert time.monotonic() - began < 3
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_query_on_postgresql_ends_with_its_parent(server: str, owner: str) -> None:
     parent, child = asking(owner, POSTGRESQL_ENDLESS[1])
     waits(lambda: running(server) == 1)

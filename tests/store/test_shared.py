@@ -122,6 +122,7 @@ def test_a_silent_driver_loses_its_trial_and_may_not_write_about_it(
         ]
 
 
+@pytest.mark.proof
 def test_a_heart_keeps_leases_alive(
     url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

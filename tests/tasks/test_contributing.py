@@ -87,7 +87,7 @@ def test_a_task_is_one_file(tmp_path: Path) -> None:
     assert "mean error" in table
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_column_is_one_declaration_and_an_executor_one_file(
     tmp_path: Path, tiny: str
 ) -> None:

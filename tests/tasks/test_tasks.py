@@ -95,7 +95,7 @@ def test_a_training_that_was_interrupted_gives_the_same_bits(
     second.close()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("head", HEADS_TRAINED_TWICE)
 def test_a_longer_training_continues_a_shorter_one_exactly(
     head: str, tmp_path: Path
