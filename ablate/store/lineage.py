@@ -188,9 +188,6 @@ class _Known:
         """Returns the seeds of a row that had results and are not declared."""
         return set(self._trained.get(row.key, {})) - set(row.trials)
 
-    def _pair(self, row: Row) -> frozenset[str]:
-        return frozenset((row.key, self._reference.key))
-
     def _earlier_rows(self, row: Row) -> list[tuple[Earlier, Row]]:
         """Returns the rows of earlier studies that compare the same in the same way."""
         rows = []

@@ -241,11 +241,6 @@ class Leader(_Group):
                 ),
             )
 
-    @property
-    def pids(self) -> list[int]:
-        """The process IDs of the followers."""
-        return [process.pid for process, _ in self._others]
-
     def state(self, state: State | None) -> State | None:
         packed = io.BytesIO()
         torch.save(state, packed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from ablate.space.schema import FinalForm, SeedsForm, SpaceForm, UntilDecidedForm
 from ablate.store.sql_tables import metadata
+from tests.language.test_style import bound_names
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
@@ -91,3 +93,19 @@ def test_retired_words_do_not_come_back(row: dict[str, str]) -> None:
             if pattern.search(line):
                 found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
     assert not found, "\n".join(found)
+
+
+def test_a_table_is_no_grid_in_the_code_either() -> None:
+    printing = [
+        file
+        for folder in ("ablate/cli", "ablate/report", "ablate/results", "dashboards")
+        for file in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    bound = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in printing
+        for name in bound_names(ast.parse(file.read_text()))
+        if "grid" in name.split("_") or "grids" in name.split("_")
+    }
+    # Whether a design has every combination of levels.
+    assert bound <= {"ablate/report/factorial.py: full_grid"}

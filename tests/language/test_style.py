@@ -1,22 +1,35 @@
-"""What the linter has no rule for: nested comprehensions and conditional expressions."""
+"""Names in the code, and figures about its style, which are printed and not limited:
+`python -m tests.language.test_style`.
+"""
 
 from __future__ import annotations
 
 import ast
+import statistics
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "ablate").rglob("*.py"), *(ROOT / "dashboards").rglob("*.py")])
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# Lines of a file; a longer one has more than one subject.
-LONGEST = 600
+# Names that do not say what they hold.
+EMPTY_NAMES = ("found", "one", "mine", "own", "said", "told", "wanted")
+# A value of these names in a thousand is an accident, more is a habit.
+MOST_EMPTY_NAMES = 5.0
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Yields every variable and argument that code binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
 
 
 def nested(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[int]:
-    """The lines of expressions that hold another of the same kind."""
+    """Yields the lines of expressions that hold another of the same kind."""
     for node in ast.walk(tree):
         if not isinstance(node, kinds):
             continue
@@ -24,16 +37,50 @@ def nested(tree: ast.AST, kinds: tuple[type[ast.AST], ...]) -> Iterator[int]:
             yield node.lineno
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_a_line_does_one_thing(file: Path) -> None:
-    text = file.read_text()
-    tree = ast.parse(text)
-    assert not list(nested(tree, COMPREHENSIONS)), "nested comprehension"
-    assert not list(nested(tree, (ast.IfExp,))), "nested conditional expression"
-    assert len(text.splitlines()) <= LONGEST
+def empty_names_per_thousand(trees: list[ast.Module]) -> float:
+    counts = Counter(name for tree in trees for name in bound_names(tree))
+    return 1000 * sum(counts[name] for name in EMPTY_NAMES) / counts.total()
 
 
-def test_the_checks_find_what_they_look_for() -> None:
+def test_names_say_what_they_hold() -> None:
+    trees = [ast.parse(file.read_text()) for file in FILES]
+    assert empty_names_per_thousand(trees) < MOST_EMPTY_NAMES
+
+
+def test_the_checks_see_what_they_look_for() -> None:
     tree = ast.parse("a = [[x for x in y] for y in z]\nb = 1 if c else 2 if d else 3\n")
     assert list(nested(tree, COMPREHENSIONS)) == [1]
     assert list(nested(tree, (ast.IfExp,))) == [2]
+    assert list(bound_names(tree)) == ["a", "b", "y", "x"]
+    assert empty_names_per_thousand([ast.parse("found = a\nb = c")]) == 500
+
+
+def main() -> None:
+    trees = {file: ast.parse(file.read_text()) for file in FILES}
+    lengths = sorted(len(file.read_text().splitlines()) for file in FILES)
+    functions = sorted(
+        node.end_lineno - node.lineno + 1
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None
+    )
+    comprehensions = [
+        line for tree in trees.values() for line in nested(tree, COMPREHENSIONS)
+    ]
+    conditionals = [
+        line for tree in trees.values() for line in nested(tree, (ast.IfExp,))
+    ]
+    for what, values in (("file", lengths), ("function", functions)):
+        tenth = statistics.quantiles(values, n=10)[-1]
+        print(
+            f"lines of a {what}: median {statistics.median(values):.0f}, 90 % below"
+            f" {tenth:.0f}, longest {values[-1]}"
+        )
+    print(f"nested comprehensions: {len(comprehensions)}")
+    print(f"nested conditional expressions: {len(conditionals)}")
+    share = empty_names_per_thousand(list(trees.values()))
+    print(f"names such as {', '.join(EMPTY_NAMES)}: {share:.1f} of 1,000 bound names")
+
+
+if __name__ == "__main__":
+    main()
