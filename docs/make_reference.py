@@ -145,6 +145,8 @@ def allowed(schema: dict[str, Any], *, several: bool = False) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     kind = schema.get("type", "object")
+    if isinstance(kind, list):
+        return " or ".join(allowed({**schema, "type": one}) for one in kind)
     if kind == "array":
         return f"list of {allowed(schema.get('items', {}), several=True)}"
     return KINDS[kind][several] + bounds(schema)

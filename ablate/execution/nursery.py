@@ -226,7 +226,7 @@ class Nursery:
                     stderr=subprocess.DEVNULL,
                     env={**os.environ, **self._environment},
                     # Ctrl-C in a terminal is for the driver alone.
-                    start_new_session=True,
+                    process_group=0,
                     check=True,
                 )
 

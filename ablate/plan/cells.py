@@ -11,6 +11,7 @@ from typing import Any
 
 from ablate import data, factors, families, heads
 from ablate.errors import Infeasible, UncountedOperator
+from ablate.learning.recipe_check import optimizer_problem
 from ablate.own import registry
 from ablate.parts import own_loss, trainer_named
 from ablate.plan.limits import violated, violations
@@ -310,6 +311,8 @@ def _recipe(space: Space, levels: Settings, architectural: Settings) -> Recipe:
         recipe = recipe.fitted()
     if recipe.refusal():
         raise Infeasible(recipe.refusal())
+    if not space.network.trainer and (problem := optimizer_problem(recipe)):
+        raise Infeasible(problem)
     if not factors.reads_decay(architectural):
         recipe = replace(recipe, factor_decay="rule")
     return recipe

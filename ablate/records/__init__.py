@@ -50,7 +50,7 @@ from ablate.records.model import (
 )
 from ablate.records.order import EarlyStop, Job, Order
 from ablate.records.plan import Cell, Plan, Role
-from ablate.records.recipe import LOSSES, Recipe
+from ablate.records.recipe import ADAMS, LOSSES, Recipe
 from ablate.records.results import CellResult, Provenance, StudyResults
 from ablate.records.sections import (
     Arithmetic,
@@ -90,6 +90,7 @@ from ablate.records.trial import (
 )
 
 __all__ = [
+    "ADAMS",
     "COLUMNS",
     "COST_REVISION",
     "FIRST_LEVEL",

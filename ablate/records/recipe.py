@@ -11,9 +11,14 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen
 
 from ablate.identity import canonical_json
 from ablate.records.base import LONGEST_LEVEL, MOST_REPEATS, MOST_WHOLE, Level
+from ablate.records.options import canonical_options
 
 # The built-in losses.
 LOSSES = ("cross-entropy", "bce")
+# The optimizers that read eps, beta1 and beta2.
+ADAMS = ("adamw", "lamb", "nadamw")
+# The schedules that do not depend on the number of epochs.
+WITHOUT_END = ("constant", "step", "multistep")
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,15 @@ class Recipe:
     """Passes over the training images."""
     batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
     """Images per step, over all processes of the trial."""
-    optimizer: Literal["adamw", "sgd", "lamb", "nadamw"] = "adamw"
-    """Rule that turns gradients into steps."""
+    optimizer: Annotated[str, MaxLen(LONGEST_LEVEL)] = "adamw"
+    """Rule that turns gradients into steps: a name of timm's `list_optimizers()`, such
+    as adamw, sgd, lion, muon, lamb, adafactor or rmsprop.
+    """
+    optimizer_options: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
+    """What this optimizer has for itself, in timm's names: a mapping, as in {betas:
+    [0.95, 0.98], caution: true}, or, as a level of a factor, a text such as
+    "caution=true". sgd has Nesterov's momentum unless {nesterov: false}.
+    """
     lr: Annotated[float, Gt(0)] = 1e-3
     """Peak learning rate. With `lr_batch`, it is scaled by the batch size."""
     lr_batch: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
@@ -38,14 +50,14 @@ class Recipe:
     weight_decay: Annotated[float, Ge(0)] = 0.05
     """Weight decay of weight matrices, as the optimizer applies it."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
-    """Momentum of SGD."""
+    """Momentum of sgd. Other optimizers have it among their options."""
     eps: Annotated[float, Ge(0)] = 0.0
-    """Added to the denominator of Adam and its relatives; 0: the optimizer's own value.
+    """Added to the denominator of adamw, lamb and nadamw; 0: the optimizer's own value.
     """
     beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
-    """Decay of the mean of gradients in Adam and its relatives."""
+    """Decay of the mean of gradients in adamw, lamb and nadamw."""
     beta2: Annotated[float, Ge(0), Lt(1)] = 0.999
-    """Decay of the mean of squared gradients in Adam and its relatives."""
+    """Decay of the mean of squared gradients in adamw, lamb and nadamw."""
     layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
     """Learning rate of a layer divided by that of the next layer, which is nearer to
     the output.
@@ -54,15 +66,32 @@ class Recipe:
     """Number of parts into which a batch is divided. The optimizer makes one step after
     all of them.
     """
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Course of the learning rate after the warm-up."""
+    schedule: Literal[
+        "cosine",
+        "constant",
+        "linear",
+        "poly",
+        "tanh",
+        "step",
+        "multistep",
+        "wsd",
+        "rsqrt",
+    ] = "cosine"
+    """Course of the learning rate after the warm-up, in timm's words. wsd (warm-up,
+    stable, decay) falls in the last fifth unless decay_epochs says otherwise.
+    """
+    schedule_options: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
+    """What this schedule has for itself, in timm's names, written like
+    optimizer_options: decay_epochs and decay_rate of step, decay_milestones (epochs) of
+    multistep, decay_rate (the power) of poly, decay_epochs and decay_fn of wsd.
+    """
     warmup_epochs: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
     """Epochs in which the learning rate rises linearly."""
     warmup_lr: Annotated[float, Ge(0)] = 0.0
     """Learning rate at the beginning of the warm-up; 0: a thousandth of the peak rate.
     """
     min_lr: Annotated[float, Ge(0)] = 0.0
-    """Learning rate at the end of the cosine."""
+    """Learning rate at the end of the schedule."""
     clip_grad: Annotated[float, Ge(0)] = 0.0
     """Largest norm of the gradient; 0: it is not clipped."""
     loss: str = "cross-entropy"
@@ -164,12 +193,22 @@ class Recipe:
         return self.interpolation
 
     @property
+    def has_usual_optimizer(self) -> bool:
+        """Whether optimizer and schedule are known to work without trying them."""
+        return (
+            self.optimizer in (*ADAMS, "sgd")
+            and self.schedule in ("cosine", "constant", "linear", "tanh")
+            and not self.optimizer_options
+            and not self.schedule_options
+        )
+
+    @property
     def extends(self) -> bool:
         """Whether a training with more epochs begins exactly like one with fewer.
 
         A constant rate does not depend on the number of epochs; a cosine does.
         """
-        return self.schedule == "constant"
+        return self.schedule in WITHOUT_END
 
     def fitted(self) -> Recipe:
         """The same recipe, with the warm-up cut to leave one epoch after it."""
@@ -193,7 +232,7 @@ class Recipe:
         rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
             (self.optimizer == "sgd", ("momentum",), "optimizer is sgd"),
             (
-                self.optimizer != "sgd",
+                self.optimizer in ADAMS,
                 ("eps", "beta1", "beta2"),
                 "optimizer is adamw, lamb or nadamw",
             ),
@@ -221,7 +260,11 @@ class Recipe:
                 ("distillation_temperature",),
                 "distillation is soft or soft-code",
             ),
-            (self.schedule == "cosine", ("min_lr",), "schedule is cosine"),
+            (
+                self.schedule not in WITHOUT_END,
+                ("min_lr",),
+                "schedule is not constant, step or multistep",
+            ),
             (
                 # Mixing smooths the targets itself.
                 self.loss in LOSSES or self.mixes,
@@ -293,6 +336,13 @@ class Recipe:
         if self.warmup_lr == self.lr / 1000:
             # 0 stands for this value.
             return replace(self, warmup_lr=0.0).canonical()
+        respelled = replace(
+            self,
+            optimizer_options=canonical_options(self.optimizer_options),
+            schedule_options=canonical_options(self.schedule_options),
+        )
+        if respelled != self:
+            return respelled.canonical()
         # A trial's number of epochs is always there to read, even the default.
         return self._unusual(["epochs"])
 

@@ -16,6 +16,7 @@ from ablate.errors import (
     unknown,
 )
 from ablate.factors.factor import explain_refusal
+from ablate.learning.recipe_check import optimizer_problem
 from ablate.parts import own_loss
 from ablate.records import (
     LONGEST_LEVEL,
@@ -262,6 +263,10 @@ def _check_recipe_levels(
     for index, level in enumerate(levels):
         if field == "loss":
             check_loss(context, (*where, index), level)
+        if field == "optimizer" and context.form.trainer is None:
+            problem = optimizer_problem(Recipe(optimizer=str(level)))
+            if problem:
+                context.wrong((*where, index), problem)
         try:
             RecipeForm.model_validate({field: level})
         except ValidationError as error:

@@ -10,7 +10,16 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+    create_model,
+)
 
 from ablate import factors
 from ablate.data import SETS, own_sets
@@ -18,6 +27,7 @@ from ablate.families import families
 from ablate.heads import heads
 from ablate.own import registry
 from ablate.records import (
+    LONGEST_LEVEL,
     LOSSES,
     MOST_SIDE,
     MOST_WHOLE,
@@ -30,6 +40,7 @@ from ablate.records import (
     Source,
     Strategy,
 )
+from ablate.records.options import options_text
 from ablate.space.recipes import RECIPES
 from ablate.tasks import tasks
 
@@ -210,6 +221,16 @@ def _form_of(record: type, title: str, **extra: Any) -> type[Form]:
     return create_model(title, __base__=Form, **{**made, **extra})
 
 
+def _text_of_options(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    for name, option in value.items():
+        items = option if isinstance(option, list) else [option]
+        if any(isinstance(item, dict | list) for item in items):
+            raise ValueError(f"the value of {name} must be a number, a word or a list")
+    return options_text(value)
+
+
 def _describe(schema: dict[str, Any]) -> None:
     """Adds to a schema the text below each field of the forms and records.
 
@@ -251,6 +272,13 @@ def _descriptions(record: type) -> dict[str, str]:
     return texts
 
 
+# A mapping of options becomes their text.
+Options = Annotated[
+    str,
+    Field(max_length=LONGEST_LEVEL),
+    BeforeValidator(_text_of_options),
+    WithJsonSchema({"type": ["string", "object"]}),
+]
 RecipeForm = _form_of(
     Recipe,
     "RecipeForm",
@@ -258,6 +286,8 @@ RecipeForm = _form_of(
         Literal[tuple(RECIPES)],
         Field(default="small", description="The recipe that the other keys change."),
     ),
+    optimizer_options=(Options | None, None),
+    schedule_options=(Options | None, None),
 )
 ResourcesForm = _form_of(Resources, "ResourcesForm")
 SchedulerForm = _form_of(Scheduler, "SchedulerForm")
@@ -541,6 +571,9 @@ def json_schema() -> dict[str, Any]:
     for field_name, field_schema in recipe.items():
         if field_name != "preset":
             levels[f"recipe.{field_name}"] = _given(field_schema)
+    # A level is one value: the text of a mapping.
+    for name in ("recipe.optimizer_options", "recipe.schedule_options"):
+        levels[name]["type"] = "string"
     # What varies beside the architecture's settings and the recipe.
     levels["backbone"] = {
         "type": "string",
@@ -586,6 +619,7 @@ def json_schema() -> dict[str, Any]:
     properties["head"]["anyOf"][0]["enum"] = list(heads())
     names = [family.name for family in families().values() if family.declared]
     schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = [*SETS, *own_sets()]
+    recipe["optimizer"]["examples"] = ["adamw", "sgd", "lion", "muon", "lamb"]
     recipe["loss"]["enum"] = [*LOSSES, *registry.of_kind("loss")]
     schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = names
     return {

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timm.optim import create_optimizer_v2, param_groups_weight_decay
+from timm.optim import param_groups_weight_decay
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from ablate import tasks
 from ablate.diagnostics.observe import measure
+from ablate.learning.optimizers import make_optimizer, make_schedule
 from ablate.learning.own_metrics import refuse_not_finite
 from ablate.learning.work import Batch, Evaluating, Work
 from ablate.models import build_from
@@ -57,7 +58,6 @@ from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
 from ablate.training.layer_order import layers_said
 from ablate.training.parallel import Alone, Leader
-from ablate.training.schedule import make_schedule, optimizer_options
 
 # The loss is checked after this many updates: reading it makes a GPU wait.
 CHECK_EVERY = 50
@@ -133,14 +133,7 @@ class Training:
         self._model = self._group.synchronise(model.to(self._device))
         self.weights = str(loaded) if self._trial.start else ""
         with layers_said(self._model):
-            self._optimizer = create_optimizer_v2(
-                self._model,
-                opt=recipe.optimizer,
-                lr=recipe.rate,
-                weight_decay=recipe.weight_decay,
-                momentum=recipe.momentum,
-                **optimizer_options(recipe),
-            )
+            self._optimizer = make_optimizer(self._model, recipe)
         apply_exceptions(self._optimizer, self._model, recipe)
         if recipe.ema:
             self._ema = ModelEmaV3(

@@ -376,4 +376,4 @@ def test_ctrl_c_in_a_terminal_does_not_reach_a_nursery_that_starts(
 ) -> None:
     with started(tmp_path / "nursery") as made:
         assert until(lambda: made.process_id != 0)
-        assert os.getsid(made.process_id) != os.getsid(0)
+        assert os.getpgid(made.process_id) != os.getpgid(0)

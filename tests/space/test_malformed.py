@@ -426,9 +426,9 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         "2 warm-up epochs leave nothing of 2 epochs",
     ),
     "unknown optimiser": (
-        changed("epochs: 2,", "optimizer: adam,"),
+        changed("epochs: 2,", "optimizer: adem,"),
         8,
-        "'adam' is not allowed; allowed: adamw, sgd, lamb, nadamw; did you mean",
+        "recipe.optimizer: unknown optimizer 'adem'; did you mean",
     ),
     "recipe level": (
         changed("layout: [serial, parallel]", "recipe.lr: [0.1, -0.1]"),
