@@ -71,6 +71,13 @@ HARMLESS: dict[str, set[str]] = {
     "control": {"null"},
 }
 
+# A policy of RandAugment is tried out only on image files.
+HARMLESS_IN_RECIPES = {
+    "rand_augment": FREE_TEXT,
+    "optimizer_options": {"empty text"},
+    "schedule_options": {"empty text"},
+}
+
 TOP = (
     "expect",
     "source",
@@ -177,11 +184,7 @@ def nested() -> Iterator[Case]:
             number += 1
             for which, (hostile, value) in enumerate(HOSTILE.items()):
                 taken = hostile == LEFT_OUT and (key, name) not in MUST
-                taken |= (key, name, hostile) == (
-                    "recipe",
-                    "rand_augment",
-                    "empty text",
-                )
+                taken |= hostile in HARMLESS_IN_RECIPES.get(name, ())
                 if taken or (which + number) % STRIDE:
                     continue
                 said = {**AROUND.get(key, {}), name: value}

@@ -86,7 +86,7 @@ def levels() -> Iterator[Case]:
         "a batch of none": "recipe.batch_size: [2, 0]",
         "a rate of nothing": "recipe.lr: [0.1, 0]",
         "a negative learning rate": "recipe.lr: [0.1, -1e-9]",
-        "an optimiser that is none": "recipe.optimizer: [adamw, adam]",
+        "an optimiser that is none": "recipe.optimizer: [adamw, adem]",
         "smoothing of one": "recipe.label_smoothing: [0, 1]",
         "an EMA of one": "recipe.ema: [0, 1.0]",
         "repeats beyond memory": "recipe.repeats: [1, 1000000]",
