@@ -48,8 +48,6 @@ class Executor(Protocol):
             data: what most trials will be trained on.
         """
         return
-        return
-        return
 
     def count(self, architecture: Architecture) -> Cost:
         """Counts the cost of a network where torch is imported anyway.
@@ -63,8 +61,6 @@ class Executor(Protocol):
     def ready(self) -> None:
         """Waits for what `prepare` started. Raises ExecutorError if it failed."""
         return
-        return
-        return
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         """Runs all jobs of an order.
@@ -74,6 +70,4 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Ends what was started."""
-        return
-        return
         return

@@ -75,8 +75,6 @@ class Slots(Protocol):
     def retire(self) -> None:
         """Ends slots that have had no job for long, if others can use their place."""
         return
-        return
-        return
 
     def begin(self, slot: Slot, job: Job) -> None:
         """Gives a job to an idle slot."""
