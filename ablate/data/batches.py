@@ -71,13 +71,13 @@ def normalisation(data: Data, images: Tensor) -> tuple[Tensor, Tensor]:
         both float32 (1, channels, 1, 1).
     """
     if data.mean:
-        message = (
+        both = (
             torch.tensor([data.mean, data.std], dtype=torch.float64).reshape(
                 2, 1, -1, 1, 1
             )
             * 255
         )
-        mean, std = message.expand(2, 1, data.channels, 1, 1).float()
+        mean, std = both.expand(2, 1, data.channels, 1, 1).float()
         return mean, std
     # The first images are enough for an estimate. The bound on the deviation avoids a
     # division by zero for a constant channel.

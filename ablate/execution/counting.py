@@ -30,19 +30,22 @@ def count_here(architecture: Architecture) -> Cost:
 class WorkerCount:
     """Counts in a worker, which has imported torch already.
 
-    If the worker is lost or fails, the cost is counted in this process, where an error
-    has its own type.
+    The worker is forked for the first network. If it is lost or fails, the cost is
+    counted in this process, where an error has its own type.
     """
 
     def __init__(self, nursery: Nursery) -> None:
-        self._worker: Connection | None = nursery.worker()
+        self._nursery: Nursery | None = nursery
+        self._worker: Connection | None = None
 
     def __call__(self, architecture: Architecture) -> Cost:
         """Counts the cost of a network. Raises Infeasible if it cannot be built."""
         from ablate.execution.worker import Answer, Count
 
-        if self._worker is None:
+        if self._nursery is None:
             return count_here(architecture)
+        if self._worker is None:
+            self._worker = self._nursery.worker()
         try:
             self._worker.send_bytes(pickle.dumps(Count(architecture)))
             if not self._worker.poll(COUNT_SECONDS):
@@ -59,7 +62,8 @@ class WorkerCount:
         return answer.cost
 
     def close(self) -> None:
-        """Ends the worker."""
+        """Ends the worker, and starts no other one."""
+        self._nursery = None
         if self._worker is not None:
             self._worker.close()
             self._worker = None

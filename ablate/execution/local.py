@@ -72,15 +72,12 @@ class LocalExecutor(Executor):
             self._warden = None
             raise
         self._nursery = nursery
+        self._count = WorkerCount(nursery)
         return nursery
 
     def count(self, architecture: Architecture) -> Cost:
-        if self._nursery is None:
-            return count_here(architecture)
-        if self._count is None:
-            # The nursery imports torch anyway, so this process need not.
-            self._count = WorkerCount(self._nursery)
-        return self._count(architecture)
+        # The nursery imports torch anyway, so this process need not.
+        return (self._count or count_here)(architecture)
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         cpus = order.cpus or usable_cpus()

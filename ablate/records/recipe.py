@@ -230,11 +230,15 @@ class Recipe:
         """The fields that training does not read, each with when it would."""
         mixes_in_time = self.mixup_off_epoch < self.epochs
         rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
-            (self.optimizer == "sgd", ("momentum",), "optimizer is sgd"),
+            (
+                self.optimizer == "sgd",
+                ("momentum",),
+                "optimizer is sgd (others have it in optimizer_options)",
+            ),
             (
                 self.optimizer in ADAMS,
                 ("eps", "beta1", "beta2"),
-                "optimizer is adamw, lamb or nadamw",
+                "optimizer is adamw, lamb or nadamw (others: optimizer_options)",
             ),
             (self.warmup_epochs > 0, ("warmup_lr",), "warmup_epochs is above 0"),
             (self.weight_decay > 0, ("factor_decay",), "weight_decay is above 0"),

@@ -67,7 +67,7 @@ def image_effects(
 
     Rows are left out if fewer than two of their seeds have images, here and in row 0.
     """
-    pairs_of_images = []
+    image_effects_by_row = []
     for effect in effects:
         pairs = [
             (
@@ -90,8 +90,8 @@ def image_effects(
             ]
         )
         seeds = tuple(seed for seed, _, _ in pairs)
-        pairs_of_images.append(_image_effect(effect, seeds, differences))
-    return pairs_of_images
+        image_effects_by_row.append(_image_effect(effect, seeds, differences))
+    return image_effects_by_row
 
 
 def _image_effect(

@@ -42,10 +42,10 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     scale = scale_of([family.found.mean[row], family.found.error[row]])
     margin = margin / scale
     mean = float(family.found.mean[row]) / scale
-    seeds_so_far = n * (float(family.found.error[row]) / scale) ** 2
+    known_variance = n * (float(family.found.error[row]) / scale) ** 2
     freedom = family.freedom(row)
     generator = np.random.default_rng(0)
-    variance = seeds_so_far * freedom / generator.chisquare(freedom, DRAWS)
+    variance = known_variance * freedom / generator.chisquare(freedom, DRAWS)
     centre = generator.normal(mean, np.sqrt(variance / n))
     future = generator.normal(
         centre[:, None], np.sqrt(variance)[:, None], (DRAWS, MOST)
@@ -55,7 +55,7 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     means = np.cumsum(future - mean, axis=1) / size
     # The degrees of freedom grow with the seeds.
     more = freedom * (size - n) / (n - 1)
-    squares = seeds_so_far * freedom + variance[:, None] * generator.chisquare(
+    squares = known_variance * freedom + variance[:, None] * generator.chisquare(
         more, (DRAWS, MOST)
     )
     errors = np.sqrt(squares / (freedom + more) / size)

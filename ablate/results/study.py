@@ -219,8 +219,8 @@ class Study:
         compared = effects(
             results, declared.criterion.margin, declared.seeds.looks, predict=False
         )
-        image_table = image_effects(results, compared, images)
-        if not image_table:
+        effects_on_images = image_effects(results, compared, images)
+        if not effects_on_images:
             raise AblateError(
                 f"{self.name}: this comparison needs two seeds or more for which row 0"
                 " and another row both have a stored list of correctly classified test"
@@ -228,7 +228,7 @@ class Study:
                 " each trial of image classification with the built-in training, in one"
                 " process"
             )
-        return images_table(results, image_table)
+        return images_table(results, effects_on_images)
 
     def images(self) -> pd.DataFrame:
         """Returns how many trainings of each row get each test image right.

@@ -226,6 +226,14 @@ def check_loss(context: Context, where: Where, level: Level) -> None:
         context.wrong(where, f"recipe.loss: {error}")
 
 
+def _check_optimizer(context: Context, where: Where, level: Level) -> None:
+    if not isinstance(level, str) or context.form.trainer is not None:
+        return
+    problem = optimizer_problem(Recipe(optimizer=level))
+    if problem:
+        context.wrong(where, problem)
+
+
 def check_weights(context: Context, where: Where, level: Level) -> None:
     """Checks that initial weights are true, false, or an existing file."""
     if isinstance(level, bool):
@@ -263,10 +271,8 @@ def _check_recipe_levels(
     for index, level in enumerate(levels):
         if field == "loss":
             check_loss(context, (*where, index), level)
-        if field == "optimizer" and context.form.trainer is None:
-            problem = optimizer_problem(Recipe(optimizer=str(level)))
-            if problem:
-                context.wrong((*where, index), problem)
+        if field == "optimizer":
+            _check_optimizer(context, (*where, index), level)
         try:
             RecipeForm.model_validate({field: level})
         except ValidationError as error:

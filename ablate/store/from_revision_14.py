@@ -394,7 +394,7 @@ def _put_newest(
             standing = Standing.SHOWN
             earlier = [
                 *same,
-                *(study_row for study_row in earlier if study_row not in same),
+                *(comparison for comparison in earlier if comparison not in same),
             ]
         elif not level:
             standing = Standing.FINAL

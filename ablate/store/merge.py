@@ -134,7 +134,7 @@ def _declaration(study: Mapping[str, Any]) -> tuple[str, Any]:
 
 def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]]]:
     cells_of_study = select(cells.c.id).where(cells.c.study_id == study)
-    notes = {
+    queries = {
         "cells": (
             select(cells).where(cells.c.study_id == study).order_by(cells.c.number)
         ),
@@ -147,7 +147,7 @@ def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]
             cell_trials.c.cell_id.in_(cells_of_study)
         ),
     }
-    return {name: _rows(source, query) for name, query in notes.items()}
+    return {name: _rows(source, query) for name, query in queries.items()}
 
 
 def _rows(source: Connection, query: Select[Any]) -> list[dict[str, Any]]:
@@ -369,19 +369,17 @@ def _attempts(
         ).mappings():
             run = row["provenance_id"]
             if run not in runs:
-                stored_costs = dict(
+                stored_run = dict(
                     source.execute(select(provenance).where(provenance.c.id == run))
                     .mappings()
                     .one()
                 )
                 # The trial may have been trained by a run of a study that is not
                 # imported. The run is then recorded under a study that is.
-                study = places.get(
-                    stored_costs["study_id"], next(iter(places.values()))
-                )
+                study = places.get(stored_run["study_id"], next(iter(places.values())))
                 made = target.execute(
                     insert(provenance).values(
-                        **{k: v for k, v in stored_costs.items() if k != "id"}
+                        **{k: v for k, v in stored_run.items() if k != "id"}
                         | {"study_id": study}
                     )
                 )

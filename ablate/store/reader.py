@@ -127,12 +127,12 @@ class Reader(TrialReader):
             .order_by(trials.c.ended_at.desc())
             .limit(1000)
         )
-        without_seed = without_split(data)
+        data_without_split = without_split(data)
         with self._engine.connect() as connection:
             rates = sorted(
                 float(rate)
                 for rate, trained_on in connection.execute(query)
-                if without_split(trained_on) == without_seed
+                if without_split(trained_on) == data_without_split
             )
         if rates:
             return rates[len(rates) // 2]

@@ -300,14 +300,14 @@ class TrialReader(Catalogue):
         that a trial took over from a shorter one.
         """
         run = attempts.c.provenance_id == provenance.c.id
-        of_study = (
+        begun_here = (
             select(attempts.c.trial_hash)
             .join(provenance, run)
             .join(studies, studies.c.id == provenance.c.study_id)
             .distinct()
         )
         if name:
-            of_study = of_study.where(studies.c.name == name)
+            begun_here = begun_here.where(studies.c.name == name)
         begun = attempts.alias()
         # A trial that goes on from a shorter one starts at a later epoch; the epochs before
         # that one were paid for by the shorter trial.
@@ -316,11 +316,12 @@ class TrialReader(Catalogue):
             select(func.sum(epochs.c.seconds), func.sum(epochs.c.joules))
             .join(begun, first)
             .where(
-                epochs.c.trial_hash.in_(of_study), epochs.c.number > begun.c.first_epoch
+                epochs.c.trial_hash.in_(begun_here),
+                epochs.c.number > begun.c.first_epoch,
             )
         )
         with self._engine.connect() as connection:
-            trials_begun = frozenset(connection.execute(of_study).scalars())
+            trials_begun = frozenset(connection.execute(begun_here).scalars())
             seconds, joules = connection.execute(sums).one()
         return Used(trials_begun, seconds or 0.0, joules or 0.0)
 

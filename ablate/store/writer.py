@@ -294,18 +294,18 @@ class Writer:
         before, after = Status.FAILED, Status.ABANDONED
         if undo:
             before, after = after, before
-        of_driver = (
+        hashes = (
             select(cell_trials.c.trial_hash)
             .join(cells, cells.c.id == cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
             .where(studies.c.name == study)
         )
         if row is not None:
-            of_driver = of_driver.where(cells.c.number == row)
+            hashes = hashes.where(cells.c.number == row)
         with write_transaction(self._engine) as connection:
             changed = connection.execute(
                 update(trials)
-                .where(trials.c.hash.in_(of_driver), trials.c.status == before)
+                .where(trials.c.hash.in_(hashes), trials.c.status == before)
                 .values(status=after)
             )
             number = changed.rowcount

@@ -54,9 +54,9 @@ def of(architecture: Architecture) -> Task:
     """
     if not architecture.head:
         return tasks()[USUAL]
-    own_task = with_head(architecture.head)
-    if own_task is not None:
-        return own_task
+    task_of_head = with_head(architecture.head)
+    if task_of_head is not None:
+        return task_of_head
     head_names = [head for task in tasks().values() for head in task.heads]
     raise UnknownName(unknown("head", architecture.head, head_names))
 

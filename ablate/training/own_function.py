@@ -242,16 +242,16 @@ def written_by(save: Saver) -> State:
         save(path)
         if path.is_file():
             return {"": _bytes_of(path)}
-        measured = {
+        files = {
             file.relative_to(path).as_posix(): _bytes_of(file)
             for file in sorted(path.rglob("*"))
             if file.is_file()
         }
-        if not measured:
+        if not files:
             raise CheckpointError(
                 "save= of trial.report wrote nothing to the path that it received"
             )
-        return measured
+        return files
 
 
 @contextlib.contextmanager

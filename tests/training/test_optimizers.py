@@ -78,7 +78,7 @@ def rates(recipe: Recipe, updates: int, begin: int = 0) -> list[float]:
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_depends_on_the_number_of_the_update_alone(name: str) -> None:
     recipe = Recipe(
-        schedule=name,  # type: ignore[arg-type]
+        schedule=name,
         schedule_options=OPTIONS.get(name, ""),
         epochs=6,
         warmup_epochs=1,

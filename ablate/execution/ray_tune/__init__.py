@@ -119,6 +119,7 @@ class RayExecutor(Executor):
             if resources is not None:
                 try:
                     self._nursery.hold()
+                    self._count = WorkerCount(self._nursery)
                 except BaseException:
                     # `close` does nothing yet, as there is no thread.
                     self._warden.close()
@@ -251,12 +252,8 @@ class RayExecutor(Executor):
         return self._slots
 
     def count(self, architecture: Architecture) -> Cost:
-        if self._nursery is None or not self._nursery.is_held:
-            return count_here(architecture)
-        if self._count is None:
-            # The nursery imports torch anyway, so this process need not.
-            self._count = WorkerCount(self._nursery)
-        return self._count(architecture)
+        # The nursery imports torch anyway, so this process need not.
+        return (self._count or count_here)(architecture)
 
     def run(self, order: Order, emit: Emit, stop: Stop) -> None:
         if self._thread is None:
