@@ -33,6 +33,7 @@ ELSEWHERE = {
     "ablate dashboard --host 0.0.0.0": "tests/cli/test_serve.py",
     "ablate check mine.py": "tests/own/test_examples.py",
     "ablate doctor": "tests/cli/test_environment.py",
+    "ablate run shares.yaml --executor local": "tests/gpu/test_gpu.py",
     "ablate mcp --runs agents --max-hours 8 --max-trials 200": "tests/cli/test_mcp.py",
     "ablate verify-costs": ".ci/run",
     "ablate verify-costs augvit": ".ci/run",

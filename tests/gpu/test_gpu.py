@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-from ablate import space
+from ablate import pipeline, space
 from ablate.errors import Infeasible
 from ablate.execution.trial_run import TrialRun
 from ablate.factors.factor import Factor
@@ -27,6 +27,7 @@ from ablate.layers.circulant import CirculantProjection
 from ablate.learning.patches import PatchTerms
 from ablate.models import build
 from ablate.records import Diagnostics, Ended, Event, Job, Resources, Status, Trial
+from ablate.store.reader import Reader
 from ablate.training import Training
 from ablate.training.energy import EnergyMeter
 from ablate.training.timing import Conditions, Stopwatch
@@ -236,3 +237,20 @@ def test_training_steps_are_timed() -> None:
     network = trial().architecture
     measured = Stopwatch(network, conditions).measure(network)
     assert 0.2 < measured.step_ratio < 5
+
+
+def test_trials_that_share_a_gpu_have_the_bits_of_trials_alone(tmp_path: Path) -> None:
+    metrics = []
+    for executor, share in (("inline", 1.0), ("local", 0.25)):
+        text = SPACE.format(epochs=2, batch=100, precision="bfloat16")
+        gpus = share if DEVICE == "cuda" else 0
+        text += f"resources: {{gpus: {gpus}}}\nseeds: 2\n"
+        folder = tmp_path / executor
+        options = pipeline.Options(folder, executor=executor)
+        pipeline.run(space.load(text, "space.yaml"), "space.yaml", options)
+        with Reader(options.url) as reader:
+            asked = "SELECT trial_hash, epoch, name, value FROM epoch_metrics"
+            metrics.append(reader.query(f"{asked} ORDER BY 1, 2, 3")[1])
+    alone, shared = metrics
+    assert len(alone) > 2 * 2 * 2
+    assert shared == alone
