@@ -194,7 +194,13 @@ def create_model(
 
     size = image_size or find(backbone).image_size(backbone)
     return build(
-        resolve(backbone, size, channels, classes, factors.check(settings or {}))
+        resolve(
+            backbone,
+            size,
+            channels,
+            classes,
+            factors.check(settings or {}, backbone),
+        )
     )
 
 
@@ -225,5 +231,11 @@ def model_cost(
 
     size = image_size or find(backbone).image_size(backbone)
     return count(
-        resolve(backbone, size, channels, classes, factors.check(settings or {}))
+        resolve(
+            backbone,
+            size,
+            channels,
+            classes,
+            factors.check(settings or {}, backbone),
+        )
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -109,29 +109,12 @@ class Trainer:
             )
 
     def _check_factors(self, subject: str) -> None:
-        # SQLite does not tell the columns `Depth` and `depth` apart.
-        lower = [name.lower() for name in self.factors]
+        _check_names(subject, self.factors)
         for name in self.factors:
-            if lower.count(name.lower()) > 1:
-                raise AblateError(
-                    f"{subject}: two names of factors differ only in capital letters:"
-                    f" {name.lower()}; rename one"
-                )
-            if not NAME.fullmatch(name):
-                raise AblateError(
-                    f"{subject}: '{name}' is not a name of a factor; use letters, digits,"
-                    " _ and -"
-                )
             if name in {metric.name for metric in self.metrics}:
                 raise AblateError(
                     f"{subject}: '{name}' is the name of a metric, so a factor cannot have"
                     " it; use another"
-                )
-            if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
-                raise AblateError(
-                    f"{subject}: '{name}' is a key of built-in training, so a factor"
-                    " cannot have this name; if your trainer reads this field of the"
-                    " recipe, list it in recipe=[...]"
                 )
 
     def _check_metrics(self, subject: str) -> None:
@@ -364,18 +347,25 @@ def _places(words: Sequence[str], allowed: Mapping[str, Allowed]) -> tuple[str, 
 def backbone(
     *,
     image_size: int = 224,
+    factors: Mapping[str, Sequence[Level] | Allowed] | None = None,
     like: str = "",
     name: str = "",
     revision: Revision = None,
-) -> Callable[[Callable[[int, int, int], nn.Module]], OwnBackbone]:
+) -> Callable[[Callable[..., nn.Module]], OwnBackbone]:
     """Makes a network available to spaces, as `backbone: NAME`.
 
-    >>> @ablate.backbone(image_size=32)
-    ... def tiny(image_size, channels, classes):
-    ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(classes))
+    >>> @ablate.backbone(image_size=32, factors={"act": ["relu", "gelu"]})
+    ... def tiny(image_size, channels, classes, act):
+    ...     act = nn.ReLU() if act == "relu" else nn.GELU()
+    ...     pixels = channels * image_size**2
+    ...     hidden = nn.Linear(pixels, 64)
+    ...     return nn.Sequential(nn.Flatten(), hidden, act, nn.Linear(64, classes))
 
     Args:
         image_size: side of the images that it is made for, in pixels.
+        factors: what a space may vary: levels, or Whole or Real. The function gets each
+            level by name. The default is that of the argument, otherwise the first
+            level.
         like: a family of `ablate backbones`, such as vit or swin, if the network names
             its blocks and their parts as timm's networks of this family do. The factors
             of the family then work on it too.
@@ -384,13 +374,30 @@ def backbone(
 
     Shape:
         the network maps (batch, channels, image_size, image_size) to (batch, classes).
+
+    Raises:
+        AblateError: a factor's name is not allowed, or the function does not take it.
     """
 
-    def declare(function: Callable[[int, int, int], nn.Module]) -> OwnBackbone:
+    def declare(function: Callable[..., nn.Module]) -> OwnBackbone:
+        called = name or _name_of(function)
+        allowed = _allowed(factors or {})
+        subject = f"backbone '{called}'"
+        _check_names(subject, allowed)
+        signature = inspect.signature(function)
+        try:
+            signature.bind(image_size, 3, 1000, **allowed)
+        except TypeError as error:
+            names = ", ".join(("image_size", "channels", "classes", *allowed))
+            raise AblateError(
+                f"{subject}: {error}; its function is called with ({names})"
+            ) from None
         return OwnBackbone(
-            name=name or _name_of(function),
+            name=called,
             build=function,
             image_size=image_size,
+            factors=allowed,
+            defaults=_defaults(subject, signature, allowed),
             like=like,
             revision=revision,
         )
@@ -509,6 +516,51 @@ def metric(
         return OwnMetric(measure=function, shown=shown, revision=revision)
 
     return declare
+
+
+def _defaults(
+    subject: str, signature: inspect.Signature, allowed: Mapping[str, Allowed]
+) -> dict[str, Level]:
+    """The defaults of a function's arguments, otherwise the first level of a list.
+
+    Raises AblateError if a default is not an allowed level.
+    """
+    defaults: dict[str, Level] = {}
+    for name, levels in allowed.items():
+        argument = signature.parameters.get(name)
+        if argument is not None and argument.default is not argument.empty:
+            if not levels.accepts(argument.default):
+                raise AblateError(
+                    f"{subject}: the default {name} = {argument.default!r} is not a"
+                    f" level; allowed: {levels}"
+                )
+            defaults[name] = argument.default
+        elif isinstance(levels, OneOf):
+            defaults[name] = levels.levels[0]
+    return defaults
+
+
+def _check_names(subject: str, names: Iterable[str]) -> None:
+    """Raises AblateError if factors cannot have these names."""
+    # SQLite does not tell the columns `Depth` and `depth` apart.
+    lower = [name.lower() for name in names]
+    for name in names:
+        if lower.count(name.lower()) > 1:
+            raise AblateError(
+                f"{subject}: two names of factors differ only in capital letters:"
+                f" {name.lower()}; rename one"
+            )
+        if not NAME.fullmatch(name):
+            raise AblateError(
+                f"{subject}: '{name}' is not a name of a factor; use letters, digits,"
+                " _ and -"
+            )
+        if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
+            raise AblateError(
+                f"{subject}: '{name}' is a key of built-in training, so a factor"
+                " cannot have this name; if your trainer reads this field of the"
+                " recipe, list it in recipe=[...]"
+            )
 
 
 def _name_of(function: Any) -> str:

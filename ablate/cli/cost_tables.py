@@ -324,7 +324,7 @@ def one_architecture(
         if name in levels:
             raise AblateError(f"--set {name} is given twice")
         levels[name] = _level(written)
-    factors.check(levels)
+    factors.check(levels, model)
     return resolve(model, image_size or family.image_size(model), 3, classes, levels)
 
 

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ablate import factors
 from ablate.contracts.check import BrokenContract, Check, require
 from ablate.contracts.factor import refuse_dead, small
 from ablate.cost import count
@@ -19,8 +20,10 @@ from ablate.data.arrays import read_own
 from ablate.diagnostics.diagnostic import Diagnostic
 from ablate.diagnostics.observe import measure
 from ablate.errors import UncountedOperator
+from ablate.factors.factor import Factor, Parameter
 from ablate.families import resolve
 from ablate.models import build
+from ablate.records import Architecture, Level, Settings, level_text
 from ablate.records.own_parts import (
     OwnBackbone,
     OwnData,
@@ -42,11 +45,31 @@ def backbone_checks(backbone: OwnBackbone) -> Iterator[Check]:
     )
     yield Check("every operator is counted", partial(_check_backbone_cost, backbone))
     yield Check("a deep copy gives the same output", partial(_check_copy, backbone))
+    for _, parameter in switches(backbone).values():
+        for level in parameter.typical:
+            yield Check(
+                f"{parameter.name} = {level_text(level)}: changes the network, which"
+                " trains and is counted",
+                partial(_check_switch, backbone, parameter.name, level),
+            )
 
 
-def _built(backbone: OwnBackbone, seed: int = 0) -> torch.nn.Module:
-    torch.manual_seed(seed)
-    return build(resolve(backbone.name, backbone.image_size, 3, CLASSES, {}))
+def switches(backbone: OwnBackbone) -> dict[str, tuple[Factor, Parameter]]:
+    """Returns the switches of a backbone by name."""
+    return {
+        name: (factor, parameter)
+        for name, (factor, parameter) in factors.parameters(backbone.name).items()
+        if factor.switch
+    }
+
+
+def _architecture(backbone: OwnBackbone, settings: Settings) -> Architecture:
+    return resolve(backbone.name, backbone.image_size, 3, CLASSES, settings)
+
+
+def _built(backbone: OwnBackbone, settings: Settings | None = None) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return build(_architecture(backbone, settings or {}))
 
 
 def _images(backbone: OwnBackbone) -> Tensor:
@@ -76,9 +99,24 @@ def _check_backbone_gradients(backbone: OwnBackbone) -> None:
 
 def _check_backbone_cost(backbone: OwnBackbone) -> None:
     try:
-        count(resolve(backbone.name, backbone.image_size, 3, CLASSES, {}))
+        count(_architecture(backbone, {}))
     except UncountedOperator as error:
         raise BrokenContract(str(error)) from error
+
+
+def _check_switch(backbone: OwnBackbone, name: str, level: Level) -> None:
+    settings = {name: level}
+    refuse_dead(_built(backbone, settings).train(), _images(backbone), torch.arange(4))
+    count(_architecture(backbone, settings))
+    images = _images(backbone)
+    with torch.no_grad():
+        default = _built(backbone).train()(images)
+        other = _built(backbone, settings).train()(images)
+    # In training mode, drop rates and norms over a batch differ too.
+    require(
+        not torch.equal(default, other),
+        f"the output is that of the default level; the function ignores {name}",
+    )
 
 
 def _check_copy(backbone: OwnBackbone) -> None:

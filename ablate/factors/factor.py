@@ -329,6 +329,8 @@ class Factor:
         before_classifier: inserts a module between the pooled vector and the
             classifier, from (batch, width) to the same. Receives the width.
         loss_terms: adds terms to the training loss; the network does not change.
+        switch: whether it is a switch of one backbone of a user's file, whose function
+            gets the level by name. It has no hooks.
         needs: what a backbone must have, beyond what the hooks need.
         kind: what the catalogue calls the factor; by default, what its hooks change.
         decays_as_published: whether one of its layers reads `recipe.factor_decay`.
@@ -354,6 +356,7 @@ class Factor:
     join_branches: Callable[[Values, Join], Join] | None = None
     before_classifier: Callable[[Values, int], nn.Module] | None = None
     loss_terms: LossTerms | None = None
+    switch: bool = False
     needs: tuple[BackbonePart, ...] = ()
     kind: str = ""
     decays_as_published: bool = False
@@ -361,7 +364,7 @@ class Factor:
 
     def __post_init__(self) -> None:
         hooks = [name for name in HOOKS if getattr(self, name) is not None]
-        if not hooks:
+        if not hooks and not self.switch:
             raise ValueError(
                 f"factor '{self.name}' has no hook; it needs at least one"
                 f" of {', '.join(HOOKS)}"
@@ -404,7 +407,7 @@ class ReadValues(Mapping[str, Level]):
     """
 
     def __init__(self, factor: Factor, values: Values) -> None:
-        self._factor = factor
+        self.factor = factor
         self._values = values
         self._seen = set[str]()
 
@@ -424,12 +427,12 @@ class ReadValues(Mapping[str, Level]):
 
     def check(self, settings: Settings) -> None:
         """Raises UnreadParameter if a parameter in `said` was never read."""
-        for parameter in self._factor.parameters:
-            name = self._factor.full_name(parameter.name)
+        for parameter in self.factor.parameters:
+            name = self.factor.full_name(parameter.name)
             if name in settings and parameter.name not in self._seen:
                 raise UnreadParameter(
                     f"the built model did not read {name} = {settings[name]}; a hook of"
-                    f" factor '{self._factor.name}' must look up"
+                    f" factor '{self.factor.name}' must look up"
                     f" values['{parameter.name}'] instead of using a constant"
                 )
 

@@ -139,7 +139,7 @@ def resolve(
     sizes = {f"size.{f.name}": getattr(numbers, f.name) for f in fields(Dimensions)}
     kept = {
         name: level
-        for name, level in factors.canonical(settings).items()
+        for name, level in factors.canonical(settings, backbone).items()
         if name not in sizes or sizes[name] != level
     }
     if kept.get("mlp") is False:
@@ -159,7 +159,7 @@ def resolve(
 
 def _code(backbone: str, settings: Settings) -> dict[str, str]:
     """Returns what the user's parts in a network add to its identity."""
-    code = factors.identities(settings)
+    code = factors.identities(settings, backbone)
     record = registry.of_kind("backbone").get(backbone)
     if record is not None:
         code |= registry.identity("backbone", record)

@@ -94,7 +94,8 @@ class Family:
         members: returns the names that a user may write.
         dimensions: returns the numbers of the unmodified backbone of that name.
         create: builds the unmodified backbone with given numbers: (name, image side,
-            channels, classes, dimensions). Raises Infeasible if they do not fit.
+            channels, classes, dimensions). Raises Infeasible if they do not fit. A
+            user's backbone also gets its switches by name.
         blocks: returns the places of its pre-norm blocks.
         algebra: how its blocks compute their branches.
         sizes: the dimensions that factors may change.
@@ -125,7 +126,7 @@ class Family:
     about: str
     members: Callable[[], list[str]]
     dimensions: Callable[[str], Dimensions]
-    create: Callable[[str, int, int, int, Dimensions], nn.Module]
+    create: Callable[..., nn.Module]
     blocks: Callable[[nn.Module], list[BlockPlace]]
     algebra: type[Algebra]
     sizes: frozenset[str]

@@ -1,13 +1,13 @@
 """Backbones of users' files.
 
-Nothing is known of their blocks, so factors of blocks are not defined on them. The
-recipe and the factors `backbone` and `data.image_size` work.
+Nothing is known of their blocks, so factors of blocks are not defined on them. Their
+own switches, the recipe and the factors `backbone` and `data.image_size` work.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from ablate.errors import Infeasible
 from ablate.factors.factor import BackbonePart, Dimensions
@@ -15,6 +15,7 @@ from ablate.families import timm_models
 from ablate.families.family import Family
 from ablate.families.places import Nowhere, no_blocks
 from ablate.own import registry
+from ablate.records import Level
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,13 +34,18 @@ def image_size(name: str) -> int:
 
 
 def create(
-    name: str, image_size: int, channels: int, classes: int, numbers: Dimensions
+    name: str,
+    image_size: int,
+    channels: int,
+    classes: int,
+    numbers: Dimensions,
+    **switches: Level,
 ) -> nn.Module:
     if numbers != Dimensions():
         raise Infeasible(f"sizes and drop rates cannot be changed on {name}")
     try:
         model: nn.Module = registry.of_kind("backbone")[name](
-            image_size, channels, classes
+            image_size, channels, classes, **switches
         )
     except Infeasible:
         raise
@@ -57,10 +63,8 @@ def create(
 def family_like(name: str, base: Family) -> Family:
     """The family of one backbone whose blocks are as in another family."""
 
-    def create_checked(
-        backbone: str, image_size: int, channels: int, classes: int, numbers: Dimensions
-    ) -> nn.Module:
-        model = create(backbone, image_size, channels, classes, numbers)
+    def create_checked(backbone: str, *sizes: Any, **switches: Any) -> nn.Module:
+        model = create(backbone, *sizes, **switches)
         try:
             base.blocks(model)
         except (AttributeError, TypeError) as error:

@@ -39,7 +39,9 @@ class PatchTerms(nn.Module):
         family = families.find(architecture.backbone)
         first_block = places_of(model)[0]
         self.grid, prefix = first_block.site.grid, first_block.site.prefix
-        self.mixes_patches = factors.mixes_patches(architecture.settings)
+        self.mixes_patches = factors.mixes_patches(
+            architecture.settings, architecture.backbone
+        )
         norm = model.get_submodule(family.last_norm)
         # If timm's ViT averages tokens, it normalises the mean with a norm of another
         # name, and does not normalise the tokens.

@@ -33,7 +33,7 @@ from ablate.layers.attention import AttentionEdits, EditableAttention, FirstValu
 from ablate.layers.layout import AddedTokens, OnTokens
 from ablate.models.block import arrange
 from ablate.models.weights import Loaded, State, load_weights
-from ablate.records import Architecture, Settings
+from ablate.records import Architecture, Level
 
 F = TypeVar("F", bound=Factor)
 
@@ -72,7 +72,7 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     Raises: as `build`.
     """
     family = families.find(architecture.backbone)
-    values = _values(architecture.settings)
+    values = _values(architecture)
     numbers = _dimensions(family, architecture.backbone, values)
     refuse_giants(architecture, numbers)
     if architecture.head:
@@ -84,6 +84,7 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         architecture.channels,
         architecture.classes,
         numbers,
+        **_switches(values),
     )
     before = load_weights(model, weights)
     # The places of blocks are read from the unmodified backbone: a factor may remove
@@ -107,9 +108,9 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
     # follows.
     with torch.random.fork_rng(devices=[]):
         build_losses(architecture, model)
-    for factor in factors.catalogue().values():
-        if factor.loss_terms is None:
-            values[factor.name].check(architecture.settings)
+    for read in values.values():
+        if read.factor.loss_terms is None:
+            read.check(architecture.settings)
     return model, loaded
 
 
@@ -222,7 +223,7 @@ def build_losses(
     Raises:
         Infeasible: they are not defined on the backbone.
     """
-    values = _values(architecture.settings)
+    values = _values(architecture)
     losses: dict[str, tuple[LossTerms, nn.Module]] = {}
     for factor in _active(values):
         terms = factor.loss_terms
@@ -248,19 +249,35 @@ def places_of(model: nn.Module) -> tuple[BlockPlace, ...]:
     return places
 
 
-def _values(settings: Settings) -> dict[str, ReadValues]:
+def _values(architecture: Architecture) -> dict[str, ReadValues]:
+    catalogue = factors.catalogue(architecture.backbone)
     return {
-        name: ReadValues(factor, factors.values_of(factor, settings))
-        for name, factor in factors.catalogue().items()
+        name: ReadValues(factor, factors.values_of(factor, architecture.settings))
+        for name, factor in catalogue.items()
     }
+
+
+def _switches(values: dict[str, ReadValues]) -> dict[str, Level]:
+    """Returns the arguments of a user's backbone that are factors.
+
+    Raises Infeasible if one has no level.
+    """
+    switches: dict[str, Level] = {}
+    for name, read in values.items():
+        if not read.factor.switch:
+            continue
+        if name not in read:
+            raise Infeasible(f"{name} has no default; name it under factors or fixed")
+        switches[name] = read[name]
+    return switches
 
 
 def _active(values: dict[str, ReadValues]) -> list[Factor]:
     """Returns the factors that change something."""
     return [
-        factor
-        for factor in factors.catalogue().values()
-        if not factor.neutral(values[factor.name].quietly())
+        read.factor
+        for read in values.values()
+        if not read.factor.neutral(read.quietly())
     ]
 
 

@@ -26,6 +26,7 @@ from ablate.records import (
     Cost,
     Data,
     InitialWeights,
+    Level,
     Recipe,
     Role,
     Settings,
@@ -210,16 +211,14 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     if space.network.trainer:
         return _build_own(space, levels, costs)
     settings = {**space.factors.fixed, **levels}
-    architectural = {
-        name: level for name, level in settings.items() if not _is_outside(name)
-    }
     backbone = str(settings.get("backbone", space.network.backbone))
+    architectural = _architectural(settings, backbone)
     images = space.data
     if "data.image_size" in settings:
         images = replace(images, image_size=int(settings["data.image_size"]))
-    recipe = _recipe(space, levels, architectural)
+    recipe = _recipe(space, levels, factors.reads_decay(architectural, backbone))
     data.refuse_recipe(images, recipe)
-    _refuse_training(recipe, architectural, space.resources.processes)
+    _refuse_training(recipe, architectural, backbone, space.resources.processes)
     if space.network.head:
         _refuse_small_batches(space.network.head, recipe, images)
     architecture = families.resolve(
@@ -304,7 +303,7 @@ def _code(space: Space, recipe: Recipe) -> dict[str, str]:
     return code
 
 
-def _recipe(space: Space, levels: Settings, architectural: Settings) -> Recipe:
+def _recipe(space: Space, levels: Settings, reads_decay: bool) -> Recipe:
     """Returns the recipe of a cell."""
     recipe = replace(space.recipe, **_changes(levels))
     if space.warmup_fits and "recipe.warmup_epochs" not in levels:
@@ -313,16 +312,18 @@ def _recipe(space: Space, levels: Settings, architectural: Settings) -> Recipe:
         raise Infeasible(recipe.refusal())
     if not space.network.trainer and (problem := optimizer_problem(recipe)):
         raise Infeasible(problem)
-    if not factors.reads_decay(architectural):
+    if not reads_decay:
         recipe = replace(recipe, factor_decay="rule")
     return recipe
 
 
-def _refuse_training(recipe: Recipe, architectural: Settings, processes: int) -> None:
+def _refuse_training(
+    recipe: Recipe, architectural: Settings, backbone: str, processes: int
+) -> None:
     """Raises Infeasible if the recipe cannot train a network with these settings."""
     share = recipe.batch_size // processes
-    labels_patches = factors.needs_patch_labels(architectural)
-    mixes_patches = factors.mixes_patches(architectural)
+    labels_patches = factors.needs_patch_labels(architectural, backbone)
+    mixes_patches = factors.mixes_patches(architectural, backbone)
     mixes_some_batches = bool(recipe.mixup_off_epoch) or recipe.mixup_prob < 1
     refusals = (
         (
@@ -371,6 +372,27 @@ def _refuse_small_batches(head: str, recipe: Recipe, images: Data) -> None:
         )
 
 
+def _architectural(settings: Settings, backbone: str) -> dict[str, Level]:
+    """Returns the settings of the architecture.
+
+    A switch of another backbone is left out.
+
+    Raises Infeasible if a level is one of another backbone only.
+    """
+    parameters = factors.parameters(backbone)
+    architectural = {
+        name: level
+        for name, level in settings.items()
+        if not _is_outside(name) and name in parameters
+    }
+    for name, level in architectural.items():
+        _, parameter = parameters[name]
+        if not parameter.allowed.accepts(level):
+            reason = factors.explain_refusal(name, parameter, level)
+            raise Infeasible(f"on {backbone}, {reason}")
+    return architectural
+
+
 def _is_outside(name: str) -> bool:
     """Whether a factor is not a setting of the architecture.
 
@@ -401,7 +423,11 @@ def unread_reason(space: Space, name: str, levels: Settings) -> str:
         # What a training of one's own reads is not known.
         return ""
     if not _is_outside(name):
-        return factors.unread_reason(name, {**space.factors.fixed, **levels})
+        settings = {**space.factors.fixed, **levels}
+        backbone = str(settings.get("backbone", space.network.backbone))
+        if name not in factors.parameters(backbone):
+            return f"{backbone} does not have {name}"
+        return factors.unread_reason(name, settings, backbone)
     recipe = replace(space.recipe, **_changes(levels))
     when = recipe.unread().get(name.removeprefix("recipe."))
     if when:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from ablate.records import Metric
+from ablate.records import Level, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -18,20 +18,29 @@ Shapes: TypeAlias = Sequence[Sequence[int] | None]
 
 @dataclass(frozen=True, kw_only=True)
 class OwnBackbone:
-    """A function from (image side, channels, classes) to a network."""
+    """A function from (image side, channels, classes) to a network.
+
+    It gets the levels of `factors` by name.
+    """
 
     part: ClassVar[str] = "backbone"
 
     name: str
-    build: Callable[[int, int, int], nn.Module]
+    build: Callable[..., nn.Module]
     # Side of the images that it is made for, in pixels.
     image_size: int = 224
     # The family whose conventions its blocks follow; empty: they are not known.
     like: str = ""
+    # Which levels each factor allows: a record of `factors.factor`.
+    factors: Mapping[str, Any] = field(default_factory=dict)
+    # The levels of factors that a space does not name.
+    defaults: Mapping[str, Level] = field(default_factory=dict)
     revision: Revision = None
 
-    def __call__(self, image_size: int, channels: int, classes: int) -> nn.Module:
-        return self.build(image_size, channels, classes)
+    def __call__(
+        self, image_size: int, channels: int, classes: int, **levels: Level
+    ) -> nn.Module:
+        return self.build(image_size, channels, classes, **levels)
 
 
 @dataclass(frozen=True, kw_only=True)

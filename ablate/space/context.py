@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args, get_type_hints
 
+from ablate import factors
 from ablate.errors import Problem, UnknownName, shortened
+from ablate.factors.factor import Parameter
 from ablate.parts import Trainer, trainer_named
 from ablate.records import Level
 from ablate.space.schema import SpaceForm
@@ -37,6 +39,14 @@ class Context:
             self.wrong(("trainer",), str(error))
             return None
 
+    @cached_property
+    def backbones(self) -> tuple[str, ...]:
+        """The names of all backbones, whether they exist or not."""
+        form = self.form.backbone
+        if form is None:
+            return tuple(map(str, self.form.factors.get("backbone", [])))
+        return (form if isinstance(form, str) else form.family,)
+
     def wrong(self, where: Where, text: str | Callable[[], str]) -> None:
         """Notes a mistake. A text that is a function is made only if it is shown."""
         self.problems.append(self.document.problem(where, text))
@@ -49,6 +59,15 @@ class Context:
             # If two levels have the same key, the first one in the list is kept.
             listed[name] = {level_key(level): level for level in reversed(levels)}
         return listed
+
+
+def parameters_of(backbones: tuple[str, ...], name: str) -> dict[str, Parameter]:
+    """The parameter of a full name, by the backbones that have it."""
+    parameters = {}
+    for backbone in backbones or ("",):
+        if name in factors.parameters(backbone):
+            parameters[backbone] = factors.parameters(backbone)[name][1]
+    return parameters
 
 
 def level_key(level: Level) -> tuple[bool, Level]:

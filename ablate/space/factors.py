@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from ablate import factors
 from ablate.errors import unknown
 from ablate.records import Design, Factors, Level
-from ablate.space.context import Context, level_key, shown
+from ablate.space.context import Context, level_key, parameters_of, shown
 from ablate.space.levels import check_names
 from ablate.text.document import Where
 
@@ -101,10 +100,11 @@ def _row(
             full[name] = context.trainer.defaults().get(name, listed[0])
         elif name == "pretrained":
             full[name] = False
-        elif name not in factors.parameters():
+        elif not (parameters := parameters_of(context.backbones, name)):
             full[name] = listed[0] if listed else ""
         else:
-            default = factors.parameters()[name][1].default
+            first = next(iter(parameters.values()))
+            default = parameters.get(str(row.get("backbone")), first).default
             # Without a default, the backbone itself has the level.
             full |= {} if default is None else {name: default}
     return full

@@ -28,7 +28,7 @@ from ablate.records import (
     Recipe,
     level_text,
 )
-from ablate.space.context import Context, level_key, shown
+from ablate.space.context import Context, level_key, parameters_of, shown
 from ablate.space.own import check_own_levels, unread_field
 from ablate.space.schema import RecipeForm
 from ablate.text.document import Where
@@ -148,9 +148,17 @@ def _check_fixed(
 
 
 def check_levels(
-    context: Context, where: Where, name: str, levels: tuple[Level, ...]
+    context: Context,
+    where: Where,
+    name: str,
+    levels: tuple[Level, ...],
+    backbones: tuple[str, ...] = (),
 ) -> None:
-    """Checks that a factor is known, and that it allows these levels."""
+    """Checks that a factor is known, and that it allows these levels.
+
+    Args:
+        backbones: whose factors they are; by default, the backbones of the space.
+    """
     has_trainer = context.form.trainer is not None
     if has_trainer and not name.startswith("recipe."):
         check_own_levels(context, where, name, levels)
@@ -163,7 +171,7 @@ def check_levels(
     elif name == "data.image_size":
         _check_image_sizes(context, where, levels)
     else:
-        _check_factor_levels(context, where, name, levels)
+        _check_factor_levels(context, where, name, levels, backbones)
 
 
 def _check_starts(context: Context, where: Where, levels: tuple[Level, ...]) -> None:
@@ -191,20 +199,26 @@ def _check_image_sizes(
 
 
 def _check_factor_levels(
-    context: Context, where: Where, name: str, levels: tuple[Level, ...]
+    context: Context,
+    where: Where,
+    name: str,
+    levels: tuple[Level, ...],
+    backbones: tuple[str, ...],
 ) -> None:
-    try:
-        _, parameter = factors.find(name)
-    except UnknownName:
+    backbones = backbones or context.backbones
+    parameters = list(parameters_of(backbones, name).values())
+    if not parameters:
         names = ["backbone", "data.image_size", "pretrained"]
-        names += factors.parameters()
+        for backbone in backbones or ("",):
+            names += factors.parameters(backbone)
         names += [f"recipe.{field.name}" for field in fields(Recipe)]
         context.wrong(where, partial(factors.unknown_factor, name, names))
         return
     for index, level in enumerate(levels):
-        if not parameter.allowed.accepts(level):
+        # A level of one backbone may not be one of another; the plan says so.
+        if not any(parameter.allowed.accepts(level) for parameter in parameters):
             context.wrong(
-                (*where, index), partial(explain_refusal, name, parameter, level)
+                (*where, index), partial(explain_refusal, name, parameters[0], level)
             )
 
 

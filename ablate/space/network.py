@@ -104,7 +104,7 @@ def _teacher(context: Context) -> DeclaredTeacher | None:
             f"factors cannot be applied to {shortened(name)}; leave the settings out",
         )
     elif is_known:
-        _check_teacher_settings(context, {**sizes, **form.settings}, sizes)
+        _check_teacher_settings(context, name, {**sizes, **form.settings}, sizes)
     weights = form.weights
     if weights != PUBLISHED_WEIGHTS and not os.path.isfile(weights):
         context.wrong(
@@ -118,7 +118,10 @@ def _teacher(context: Context) -> DeclaredTeacher | None:
 
 
 def _check_teacher_settings(
-    context: Context, settings: Mapping[str, Level], sizes: Mapping[str, Level]
+    context: Context,
+    backbone: str,
+    settings: Mapping[str, Level],
+    sizes: Mapping[str, Level],
 ) -> None:
     """Checks that a teacher's settings are levels that change its predictions."""
     for factor, level in settings.items():
@@ -146,10 +149,10 @@ def _check_teacher_settings(
                 " it in one place",
             )
         else:
-            check_levels(context, where, factor, (level,))
-            if factor not in factors.parameters():
+            check_levels(context, where, factor, (level,), (backbone,))
+            if factor not in factors.parameters(backbone):
                 continue
-            reason = factors.unread_reason(factor, settings)
+            reason = factors.unread_reason(factor, settings, backbone)
             if reason:
                 context.wrong(where, f"{reason}; leave it out")
 

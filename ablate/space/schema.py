@@ -565,8 +565,13 @@ def json_schema() -> dict[str, Any]:
     _describe(schema)
     schema = _in_one_line(schema)
     levels: dict[str, dict[str, Any]] = {}
-    for name, (_, parameter) in factors.parameters().items():
-        levels[name] = {**parameter.allowed.schema(), "description": parameter.about}
+    for backbone in ("", *registry.of_kind("backbone")):
+        for name, (_, parameter) in factors.parameters(backbone).items():
+            level = {**parameter.allowed.schema(), "description": parameter.about}
+            other = levels.setdefault(name, level)
+            if other != level:
+                # A switch of a user's backbone has the name of another factor.
+                levels[name] = {"anyOf": [other, level]}
     recipe = schema["$defs"]["RecipeForm"]["properties"]
     for field_name, field_schema in recipe.items():
         if field_name != "preset":

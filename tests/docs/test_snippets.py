@@ -28,6 +28,7 @@ ELSEWHERE = {
     ("docs/own.md", "print(json.dumps({"): "tests/own/test_examples.py",
     ("docs/own.md", "def two_layers("): "tests/own/test_examples.py",
     ("docs/own.md", "backbone: two_layers"): "tests/own/test_examples.py",
+    ("docs/own.md", "backbone: small"): "tests/own/test_examples.py",
     ("docs/own.md", "NORM = ablate.Diagnostic("): "tests/own/test_examples.py",
     ("docs/own.md", "diagnostics: [mean_norm]"): "tests/own/test_examples.py",
     ("docs/own.md", "FACTOR = Factor("): "tests/docs/test_commands.py",

@@ -93,6 +93,12 @@ def test_the_parts_in_the_documentation_train(use: Use, run: Run, study: Study) 
     assert "worst class (%)" in study.table()
 
 
+def test_the_switches_in_the_documentation_train(use: Use, run: Run) -> None:
+    use(block("python", "def two_layers("))
+    text = block("yaml", "backbone: small")
+    assert run(text.replace("seeds: 3", "seeds: 1")).trained == 4
+
+
 def test_the_diagnostic_in_the_documentation_is_measured(
     use: Use, run: Run, study: Study
 ) -> None:
