@@ -5,17 +5,20 @@ A hook changes one place of a network or of its training. A factor has one or se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from ablate.errors import UnreadParameter, did_you_mean, shortened
-from ablate.records import Level, Settings
+from ablate.records import LONGEST_LEVEL, Level, Settings
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 Branch = Literal["msa", "mlp"]
+# A module's name as PyTorch writes it, with wildcards.
+PART_NAMES = re.compile(r"(each )?[\w*?\[\]-]+(\.[\w*?\[\]-]+)*")
 
 # What a backbone must have for a factor to be defined on it:
 #
@@ -129,6 +132,28 @@ class Real:
         )
 
 
+@dataclass(frozen=True)
+class PartNames:
+    """A parameter that takes names of modules, or patterns of names."""
+
+    def accepts(self, level: Level) -> bool:
+        """Returns whether a level is one of them."""
+        if not isinstance(level, str) or len(level) > LONGEST_LEVEL:
+            return False
+        names = [name.strip() for name in level.split(",")]
+        return all(PART_NAMES.fullmatch(name) for name in names)
+
+    def __str__(self) -> str:
+        return (
+            "names of modules with commas between them, such as blocks.3.attn or"
+            f" blocks.*.mlp, of {LONGEST_LEVEL} characters at most"
+        )
+
+    def schema(self) -> dict[str, object]:
+        """Returns the JSON Schema of a level."""
+        return {"type": "string", "maxLength": LONGEST_LEVEL}
+
+
 # One factor's levels by parameter name, without the factor's name in front.
 Values: TypeAlias = Mapping[str, Level]
 
@@ -153,7 +178,7 @@ class Parameter:
     """
 
     name: str
-    allowed: OneOf | Whole | Real
+    allowed: OneOf | Whole | Real | PartNames
     default: Level | None
     about: str
     typical: tuple[Level, ...]
@@ -328,6 +353,8 @@ class Factor:
         join_branches: changes how a block joins its branches.
         before_classifier: inserts a module between the pooled vector and the
             classifier, from (batch, width) to the same. Receives the width.
+        remove_parts: removes modules, after all other changes. Receives the network and
+            an image of zeros, (1, channels, height, width); returns their names.
         loss_terms: adds terms to the training loss; the network does not change.
         switch: whether it is a switch of one backbone of a user's file, whose function
             gets the level by name. It has no hooks.
@@ -355,6 +382,7 @@ class Factor:
     add_tokens: Callable[[Values, int], nn.Parameter] | None = None
     join_branches: Callable[[Values, Join], Join] | None = None
     before_classifier: Callable[[Values, int], nn.Module] | None = None
+    remove_parts: Callable[[Values, nn.Module, Tensor], list[str]] | None = None
     loss_terms: LossTerms | None = None
     switch: bool = False
     needs: tuple[BackbonePart, ...] = ()
@@ -395,6 +423,7 @@ HOOKS: dict[str, tuple[str, tuple[BackbonePart, ...]]] = {
     "add_tokens": ("edit", ("tokens",)),
     "join_branches": ("arrange", ("residual",)),
     "before_classifier": ("head", ("head",)),
+    "remove_parts": ("remove", ()),
     "loss_terms": ("loss", ("tokens",)),
 }
 

@@ -97,6 +97,7 @@ def build_from(architecture: Architecture, weights: State) -> tuple[nn.Module, L
         for place in places
     )
     _attach(model, family, values)
+    _remove(model, architecture, side, values)
     loaded = load_weights(model, weights, before)
     if architecture.head:
         model = _with_head(architecture, family, model, side)
@@ -359,6 +360,33 @@ def _attach(model: nn.Module, family: Family, values: dict[str, ReadValues]) -> 
             module = factor.before_classifier(values[factor.name], made.num_features)
             before = model.get_submodule(family.before_head)
             model.set_submodule(family.before_head, nn.Sequential(module, before))
+
+
+def _remove(
+    model: nn.Module,
+    architecture: Architecture,
+    side: int,
+    values: dict[str, ReadValues],
+) -> None:
+    """Removes the parts that factors name."""
+    image = torch.zeros(1, architecture.channels, side, side)
+    removed: list[str] = []
+    for factor in _active(values):
+        if factor.remove_parts is not None:
+            removed += factor.remove_parts(values[factor.name], model, image)
+    if not removed:
+        return
+    places = []
+    for place in places_of(model):
+        if any(f"{place.name}.".startswith(f"{name}.") for name in removed):
+            continue
+        if f"{place.name}.{place.attention}" in removed:
+            place = replace(place, attention=None)
+        if f"{place.name}.{place.ffn}" in removed:
+            place = replace(place, ffn=None)
+        places.append(place)
+    built: Any = model
+    built.places = tuple(places)
 
 
 def _refuse_without_mlp(join: Join, values: dict[str, ReadValues]) -> None:

@@ -75,9 +75,18 @@ def _one_at_a_time(factors: Factors) -> Iterator[Settings]:
 
 
 def _leave_one_out(factors: Factors) -> Iterator[Settings]:
-    """Yields the full model, then the full model with one factor at baseline."""
+    """Yields the full model, then the full model with one factor at baseline.
+
+    Each part that can be removed is a row of its own.
+    """
     yield factors.full
-    yield from _switched(factors, factors.full, factors.baseline)
+    for name in factors.levels:
+        others: tuple[Level, ...] = (factors.baseline[name],)
+        if name == "remove":
+            others = factors.levels[name]
+        for level in others:
+            if level != factors.full[name]:
+                yield {**factors.full, name: level}
 
 
 def _add_one_in(factors: Factors) -> Iterator[Settings]:

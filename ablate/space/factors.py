@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ablate.errors import unknown
+from ablate.factors.remove import NONE
 from ablate.records import Design, Factors, Level
 from ablate.space.context import Context, level_key, parameters_of, shown
 from ablate.space.levels import check_names
@@ -31,6 +32,10 @@ def read_factors(
         )
     first = {name: listed[0] for name, listed in levels.items() if listed}
     last = {name: listed[-1] for name, listed in levels.items() if listed}
+    removed = [level for level in levels.get("remove", ()) if level != NONE]
+    if design.two_levels and removed and context.trainer is None:
+        # The full model has all its parts.
+        first["remove"], last["remove"] = removed[0], NONE
     baseline = _read_corner(context, "baseline", form.baseline, levels, first)
     full = _read_corner(context, "full", form.full, levels, last)
     if form.full and not design.two_levels:

@@ -29,7 +29,7 @@ from ablate.space.criterion import read_criterion
 from ablate.space.factors import read_factors
 from ablate.space.labels import read_labels
 from ablate.space.levels import check_listed
-from ablate.space.network import read_backbone, read_network
+from ablate.space.network import expand_parts, read_backbone, read_network
 from ablate.space.own import check_own
 from ablate.space.schema import SpaceForm
 from ablate.space.seeds import read_seeds
@@ -102,6 +102,7 @@ def _read(context: Context) -> Space:
     """
     form = context.form
     backbone, sizes = read_backbone(context)
+    expand_parts(context, backbone, sizes)
     task = read_task(context)
     head = read_head(context, task)
     design = read_design(context)

@@ -8,10 +8,12 @@ from typing import Any
 
 from ablate import factors, families
 from ablate.errors import (
+    Infeasible,
     UnknownName,
     shortened,
     unknown,
 )
+from ablate.factors.remove import EACH, NONE, parts_of
 from ablate.records import (
     PUBLISHED_WEIGHTS,
     TRAINER,
@@ -65,6 +67,56 @@ def read_backbone(context: Context) -> tuple[str, dict[str, Level]]:
     except UnknownName as error:
         context.wrong(("backbone", "family"), str(error))
     return name, sizes
+
+
+def expand_parts(context: Context, backbone: str, sizes: Mapping[str, Level]) -> None:
+    """Replaces a level `each PATTERN` of the factor `remove` by one level per module.
+
+    The full network becomes the first level, unless `none` is listed.
+    """
+    levels = context.form.factors.get("remove", [])
+    if context.form.trainer is not None or not any(map(_is_each, levels)):
+        return
+    expanded: list[Level] = [] if NONE in levels else [NONE]
+    for index, level in enumerate(levels):
+        if not _is_each(level):
+            expanded.append(level)
+            continue
+        try:
+            expanded += _parts(context, backbone, sizes, str(level).removeprefix(EACH))
+        except (Infeasible, UnknownName) as error:
+            context.wrong(("factors", "remove", index), f"remove: {error}")
+    # Two patterns may fit the same module.
+    context.form.factors["remove"] = list(dict.fromkeys(expanded))
+
+
+def _is_each(level: Level) -> bool:
+    return isinstance(level, str) and level.startswith(EACH)
+
+
+def _parts(
+    context: Context, backbone: str, sizes: Mapping[str, Level], pattern: str
+) -> list[str]:
+    """The names of the modules of the space's network that a pattern fits.
+
+    Raises:
+        Infeasible: there is none, or the network cannot be built.
+    """
+    from ablate.models import build
+
+    if "backbone" in context.form.factors:
+        raise Infeasible(
+            "`each` is for one backbone; name it under `backbone`, or list the parts"
+        )
+    family = families.find(backbone)
+    known = factors.parameters(backbone)
+    settings = {**sizes, **context.form.fixed}
+    settings = {name: level for name, level in settings.items() if name in known}
+    side = family.image_size(backbone)
+    if not isinstance(context.form.data, str) and context.form.data.image_size:
+        side = context.form.data.image_size
+    network = build(families.resolve(backbone, side, 3, 10, settings))
+    return parts_of(network, pattern)
 
 
 def _teacher(context: Context) -> DeclaredTeacher | None:

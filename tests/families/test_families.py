@@ -62,6 +62,7 @@ LEVELS: dict[str, dict[str, Level]] = {
     "norm": {"norm": "rms"},
     "qk_norm": {"qk_norm": "layer"},
     "registers": {"registers": 2},
+    "remove": {"remove": "**.mlp"},
     "rotary": {"rotary": "axial"},
     "value_residual": {"value_residual": 0.6},
     "shortcuts": {"shortcuts.count": 2},
