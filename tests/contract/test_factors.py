@@ -45,6 +45,7 @@ def test_a_factor_says_what_it_is(factor: Factor) -> None:
         "arrange",
         "head",
         "size",
+        "remove",
         "recipe",
         "loss",
     )
