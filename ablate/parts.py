@@ -15,12 +15,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
 from ablate.own import registry
+from ablate.readers import Reports
 from ablate.records import (
     LOSSES,
     METRIC_NAME,
@@ -49,6 +50,8 @@ Allowed: TypeAlias = OneOf | Whole | Real
 R = TypeVar("R")
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
+# What braces in a command can hold beside factors and fields of the recipe.
+PLACES = ("seed", "epochs", "checkpoint", "output")
 # Columns of the store's views that stand beside the metrics.
 RESERVED = frozenset(
     "cell role seed status seconds epochs epochs_done epoch number lr joules params"
@@ -65,6 +68,8 @@ class Trainer:
         name: as in `trainer: NAME`.
         train: receives an `OwnTrial`; None for a command.
         command: the words of a command line, with places for levels.
+        resume: further words, if the file that the last one names exists.
+        reports: where a command reports.
         factors: what a space may vary, by name; the default of a list of levels is its
             first one.
         metrics: what each report contains; the first one is a study's default.
@@ -83,6 +88,8 @@ class Trainer:
     metrics: tuple[Metric, ...]
     train: Callable[[Any], None] | None = None
     command: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
+    reports: Reports = field(default_factory=Reports)
     recipe: tuple[str, ...] = ()
     model: Callable[[Settings], nn.Module] | None = None
     inputs: Callable[[Settings], Any] | None = None
@@ -95,6 +102,7 @@ class Trainer:
         subject = f"trainer '{self.name}'" if self.name else "a command"
         self._check_factors(subject)
         self._check_metrics(subject)
+        self.reports.check(subject, [metric.name for metric in self.metrics])
         recipe_fields = [field.name for field in fields(Recipe)]
         for name in self.recipe:
             if name not in recipe_fields:
@@ -260,12 +268,17 @@ def command(
     *,
     metrics: Mapping[str, Direction] | Sequence[Metric],
     factors: Mapping[str, Sequence[Level] | Allowed] | None = None,
+    pattern: str | Sequence[str] = (),
+    reads: str = "",
+    first: int = 1,
+    every: int = 1,
+    resume: str | Sequence[str] = (),
     model: Callable[[Settings], nn.Module] | None = None,
     inputs: Callable[[Settings], Any] | None = None,
     name: str = "",
     revision: Revision = None,
 ) -> Trainer:
-    """Makes a training script available to spaces, as `trainer: NAME`.
+    r"""Makes a training script available to spaces, as `trainer: NAME`.
 
     >>> train = ablate.command(
     ...     "python train.py --norm {norm} --lr {recipe.lr} --seed {seed}"
@@ -274,14 +287,32 @@ def command(
     ... )
 
     After each epoch the script prints one line of JSON with every metric, such as
-    `{"epoch": 1, "loss": 0.5}`, and flushes it. `{checkpoint}` is a path that is the
-    same each time the trial starts: if the file exists, the script resumes from it.
+    `{"epoch": 1, "loss": 0.5}`, and flushes it. A script that reports in another way
+    stays as it is: `pattern` finds the metrics in its output, `reads` in its files.
+    `{checkpoint}` is a path that is the same each time the trial starts: if the file
+    exists, the script resumes from it.
+
+    >>> train = ablate.command(
+    ...     "python train.py --output {output} --seed {seed} --epochs {epochs}",
+    ...     metrics={"eval_top1": "max"}, reads="{output}/*/summary.csv", first=0,
+    ...     resume="--resume {output}/last.pth.tar",
+    ... )
 
     Args:
         words: the command line; `python` means the Python that runs ablate. Braces hold
-            the name of a factor, `recipe.FIELD`, `seed`, `epochs` or `checkpoint`.
+            the name of a factor, `recipe.FIELD`, `seed`, `epochs`, `checkpoint` or
+            `output`, a folder of the trial.
         metrics: see `trainer`.
         factors: see `trainer`.
+        pattern: regular expression, or several, with a named group for each metric, as
+            in `r"val_loss (?P<loss>[\d.]+)"`, and perhaps the group `epoch`. Groups may
+            be found in several lines.
+        reads: path of files that the script writes, with wildcards: CSV, JSON lines or
+            TensorBoard events. A metric is a column or tag, with `_` for characters
+            such as `/`; the epoch is the column `epoch`, or else `step`.
+        first: what the script calls its first epoch in a pattern or file.
+        every: by how much its numbers grow, such as steps between two reports.
+        resume: further words if the file exists that the last of them names.
         model: see `trainer`.
         inputs: see `trainer`.
         name: by default that of the variable.
@@ -294,15 +325,22 @@ def command(
 
     if isinstance(words, str):
         words = shlex.split(words)
+    if isinstance(resume, str):
+        resume = shlex.split(resume)
+    patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+    reports = Reports(patterns, files=reads, first=first, every=every)
 
     def make() -> Trainer:
         allowed = _allowed(factors or {})
+        places = _places(words, (*resume, reads), allowed)
         return Trainer(
             name=name,
             command=tuple(words),
+            resume=tuple(resume),
+            reports=reports,
             factors=allowed,
             metrics=_metrics(metrics),
-            recipe=_places(words, allowed),
+            recipe=places,
             model=model,
             inputs=inputs,
             revision=revision,
@@ -311,13 +349,15 @@ def command(
     return _or_broken(name, make)
 
 
-def _places(words: Sequence[str], allowed: Mapping[str, Allowed]) -> tuple[str, ...]:
+def _places(
+    words: Sequence[str], further: Sequence[str], allowed: Mapping[str, Allowed]
+) -> tuple[str, ...]:
     """Returns the fields of the recipe that have a place in a command.
 
     Raises:
         AblateError: a place is unknown, or a factor or the seed has none.
     """
-    for name_ in ("seed", "epochs", "checkpoint"):
+    for name_ in PLACES:
         if name_ in allowed:
             raise AblateError(
                 f"command: {{{name_}}} has a meaning of its own in a command, so no"
@@ -325,11 +365,13 @@ def _places(words: Sequence[str], allowed: Mapping[str, Allowed]) -> tuple[str, 
             )
     places = set(re.findall(r"\{([^{}]*)\}", " ".join(words)))
     reads = [name for name in places if name.startswith("recipe.")]
-    readable = {"seed", "epochs", "checkpoint", *allowed, *reads}
-    for name in sorted(places - readable):
+    readable = {*PLACES, *allowed, *reads}
+    others = set(re.findall(r"\{([^{}]*)\}", " ".join(further)))
+    for name in sorted((places | others) - readable):
         raise AblateError(
             f"command: {unknown('placeholder', name, readable)}; write the name of a"
-            " factor, recipe.FIELD, seed, epochs or checkpoint in the braces"
+            f" factor, recipe.FIELD, {', '.join(PLACES[:-1])} or {PLACES[-1]} in the"
+            " braces"
         )
     for factor in allowed:
         if factor not in places:

@@ -3,7 +3,8 @@
 What it guarantees: the process ends with the worker, however the worker ends. An epoch is
 reported once. A script that keeps its own checkpoint goes on from it.
 
-How: the script prints a line of JSON after each epoch, and may run ahead of what ablate
+How: the script prints a line of JSON after each epoch, or what a pattern finds, or writes
+a file that is read (`readers`). It may run ahead of what ablate
 has read. When it is stopped, the rest of its reports is read and written down. After a
 kill, its checkpoint may be ahead of the reports: if it resumes beyond an epoch that was
 never reported, its checkpoint is removed and the trial begins again.
@@ -29,15 +30,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import psutil
 
 from ablate.errors import AblateError, CheckpointError
 from ablate.own import registry
+from ablate.readers import FileReader, LineReader, Report
 from ablate.records import Epoch, Trial
 from ablate.training.checkpoint import epoch_of
 from ablate.training.energy import EnergyMeter
@@ -45,6 +47,9 @@ from ablate.training.errors import Diverged
 from ablate.training.own_base import LOOK_SECONDS, STOP_SECONDS, OwnTraining
 from ablate.training.own_trial import checked, recipe_of
 
+# What a process passes on: a line of output, a report in a file, a mistake in one, or None
+# at its end.
+Line: TypeAlias = str | Report | AblateError | None
 # Lines of output that an error shows.
 KEPT_LINES = 40
 LONGEST_LINE = 2_000
@@ -87,11 +92,15 @@ class CommandTraining(OwnTraining):
         self._threads = threads
         self._device = device
         self._process: subprocess.Popen[str] | None = None
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
+        self._reader: LineReader | None = None
+        self._files: FileReader | None = None
         self._output: deque[str] = deque(maxlen=KEPT_LINES)
         self._errors: deque[str] = deque(maxlen=KEPT_LINES)
         self._worked = -1.0
         self._resumed = False
+        self._place: Path | None = None
+        self._output_folder: Path | None = None
         try:
             self._place = self._checkpoint_path(folder)
             state = self._checkpoint.load() or {}
@@ -105,7 +114,9 @@ class CommandTraining(OwnTraining):
 
     def _checkpoint_path(self, folder: str | Path) -> Path | None:
         """Where the script keeps its checkpoint; None if it keeps none."""
-        if "{checkpoint}" not in " ".join(self._trainer.command):
+        words = " ".join((*self._trainer.command, *self._trainer.resume))
+        words += self._trainer.reports.files
+        if "{checkpoint}" not in words and "{output}" not in words:
             return None
         text = str(folder).removeprefix("file://")
         if "://" in text:
@@ -116,6 +127,9 @@ class CommandTraining(OwnTraining):
             )
         path = Path(text, "script").resolve()
         path.mkdir(exist_ok=True)
+        self._output_folder = path / "output"
+        if self._trainer.resume:
+            return Path(self._filled(self._trainer.resume)[-1])
         return path / "checkpoint"
 
     def epoch(self) -> Epoch:
@@ -183,7 +197,7 @@ class CommandTraining(OwnTraining):
         stored_epochs = len(self.epochs)
         while not self.finished:
             line = self._lines.get(timeout=STOP_SECONDS)
-            if line is None:
+            if line is None or isinstance(line, AblateError):
                 break
             report = self._report_in(line)
             if report is not None and report[0] <= len(self.epochs) + 1:
@@ -193,6 +207,15 @@ class CommandTraining(OwnTraining):
 
     def _words(self) -> list[str]:
         """The command line, with the levels of the trial in their places."""
+        words = self._filled(self._trainer.command)
+        if self._resumed:
+            words += self._filled(self._trainer.resume)
+        if words[0] in ("python", "python3"):
+            words[0] = sys.executable
+        return words
+
+    def _filled(self, words: Sequence[str]) -> list[str]:
+        """Words with the levels of the trial in their places."""
         recipe = recipe_of(self._trial, self._trainer)
         values: dict[str, object] = dict(self._trial.architecture.settings)
         values |= {f"recipe.{name}": level for name, level in recipe.items()}
@@ -200,17 +223,22 @@ class CommandTraining(OwnTraining):
             "seed": self._trial.seed,
             "epochs": self._trial.recipe.epochs,
             "checkpoint": self._place,
+            "output": self._output_folder,
         }
-        words = [
+        return [
             # In one pass, so that braces in a level stay.
             re.sub(r"\{([^{}]*)\}", lambda match: _text(values[match[1]]), word)
-            for word in self._trainer.command
+            for word in words
         ]
-        if words[0] in ("python", "python3"):
-            words[0] = sys.executable
-        return words
 
     def _start(self) -> None:
+        self._resumed = self._place is not None and self._place.exists()
+        if self._output_folder is not None:
+            if not self._resumed:
+                # What an earlier process wrote is of no use, and would be read again.
+                shutil.rmtree(self._output_folder, ignore_errors=True)
+            self._output_folder.mkdir(exist_ok=True)
+        self._make_readers()
         words = self._words()
         folder = registry.folder_of("trainer", self._trainer.name)
         if (
@@ -229,7 +257,6 @@ class CommandTraining(OwnTraining):
             environment["CUDA_VISIBLE_DEVICES"] = ""
         self._output.clear()
         self._errors.clear()
-        self._resumed = self._place is not None and self._place.exists()
         self._lines = queue.SimpleQueue()
         theirs, self._pipe = os.pipe()
         self._process = subprocess.Popen(
@@ -248,8 +275,22 @@ class CommandTraining(OwnTraining):
         )
         os.close(theirs)
         threading.Thread(
-            target=_read_streams, args=(self._process, self._lines), daemon=True
+            target=_read_streams,
+            args=(self._process, self._lines, self._files),
+            daemon=True,
         ).start()
+
+    def _make_readers(self) -> None:
+        reports = self._trainer.reports
+        names = [metric.name for metric in self._trainer.metrics]
+        if reports.patterns:
+            self._reader = LineReader(reports, names)
+        if reports.files:
+            (path,) = self._filled([reports.files])
+            folder = registry.folder_of("trainer", self._trainer.name)
+            self._files = FileReader(
+                reports, names, str(Path(folder, path)), known=len(self.epochs)
+            )
 
     def _next_report(self) -> tuple[int, dict[str, Any]] | None:
         """The number of the next reported epoch, and its metrics.
@@ -266,8 +307,14 @@ class CommandTraining(OwnTraining):
                 return report
             self._keep(line)
 
-    def _report_in(self, line: str) -> tuple[int, dict[str, Any]] | None:
+    def _report_in(self, line: str | Report) -> tuple[int, dict[str, Any]] | None:
         """The report in a line of output; None if the line is something else."""
+        if self._reader is not None and isinstance(line, str):
+            line = self._reader.report(line) or line
+        if isinstance(line, Report):
+            return line.epoch or len(self.epochs) + 1, dict(line.metrics)
+        if self._reader is not None or self._files is not None:
+            return None
         metrics = [metric.name for metric in self._trainer.metrics]
         report = _object_in(line, metrics)
         if report is None:
@@ -280,8 +327,8 @@ class CommandTraining(OwnTraining):
             )
         return number, report
 
-    def _next_line(self) -> str | None:
-        """The next line of output; None at its end."""
+    def _next_line(self) -> str | Report | None:
+        """The next line of output, or report of a file; None at the end."""
         silent = 0.0
         while True:
             try:
@@ -298,10 +345,14 @@ class CommandTraining(OwnTraining):
                     self._kill_group()
                 continue
             self._beat()
+            if isinstance(line, AblateError):
+                raise line
             return line
 
-    def _keep(self, line: str) -> None:
+    def _keep(self, line: str | Report) -> None:
         """Keeps a line that is no report, to show it if the script fails."""
+        if isinstance(line, Report):
+            return
         kept = self._errors if isinstance(line, _ErrorLine) else self._output
         kept.append(line[:LONGEST_LINE].rstrip())
 
@@ -328,10 +379,9 @@ class CommandTraining(OwnTraining):
             if status < 0 or status > 128:
                 how = f"was killed by signal {-status if status < 0 else status - 128}"
         else:
-            names = ", ".join(metric.name for metric in self._trainer.metrics)
             how = (
                 f"ended after {len(self.epochs)} of {self._trial.recipe.epochs} epochs;"
-                f' after each, print a line such as {{"epoch": 1, ...}} with {names}'
+                f" {self._advice()}"
             )
         words = " ".join(self._words())
         self._end_process()
@@ -343,6 +393,15 @@ class CommandTraining(OwnTraining):
         if status and last:
             how += f" ({last})"
         return f"{output}trainer {self._trainer.name} {how}: {words}"
+
+    def _advice(self) -> str:
+        """What a script that ended without a report should do."""
+        names = ", ".join(metric.name for metric in self._trainer.metrics)
+        if self._files is not None:
+            return self._files.problem()
+        if self._reader is not None:
+            return f"no line of its output completes {names} as pattern= says"
+        return f'after each, print a line such as {{"epoch": 1, ...}} with {names}'
 
     def _wait_for_end(self) -> None:
         """Lets the script end after its last report."""
@@ -422,24 +481,48 @@ class _ErrorLine(str):
 
 
 def _read_streams(
-    process: subprocess.Popen[str], lines: queue.SimpleQueue[str | None]
+    process: subprocess.Popen[str],
+    lines: queue.SimpleQueue[Line],
+    files: FileReader | None,
 ) -> None:
     """Passes on the lines of both outputs of a process, and None at their end.
 
-    They are read apart: a progress bar on one of them ends no line of the other.
+    They are read apart: a progress bar on one of them ends no line of the other. Reports
+    in files come in between.
     """
+    ended = threading.Event()
+    watching = threading.Thread(target=_watch, args=(files, lines, ended), daemon=True)
+    watching.start()
     errors = threading.Thread(
         target=_read_lines, args=(process.stderr, lines, _ErrorLine), daemon=True
     )
     errors.start()
     _read_lines(process.stdout, lines, str)
     errors.join()
+    ended.set()
+    watching.join()
     lines.put(None)
+
+
+def _watch(
+    files: FileReader | None, lines: queue.SimpleQueue[Line], ended: threading.Event
+) -> None:
+    """Passes on the reports of files until a process has ended."""
+    if files is None:
+        return
+    try:
+        while not ended.wait(LOOK_SECONDS):
+            for report in files.new():
+                lines.put(report)
+        for report in files.new(ended=True):
+            lines.put(report)
+    except AblateError as error:
+        lines.put(error)
 
 
 def _read_lines(
     stream: IO[str] | None,
-    lines: queue.SimpleQueue[str | None],
+    lines: queue.SimpleQueue[Line],
     kind: type[str],
 ) -> None:
     assert stream is not None

@@ -25,6 +25,7 @@ ELSEWHERE = {
     ("docs/own.md", "import train"): "tests/own/test_examples.py",
     ("docs/own.md", "trainer: characters"): "tests/own/test_examples.py",
     ("docs/own.md", "digits = ablate.command("): "tests/own/test_examples.py",
+    ("docs/own.md", "gpt = ablate.command("): "tests/own/test_readers.py",
     ("docs/own.md", "print(json.dumps({"): "tests/own/test_examples.py",
     ("docs/own.md", "def two_layers("): "tests/own/test_examples.py",
     ("docs/own.md", "backbone: two_layers"): "tests/own/test_examples.py",
