@@ -274,7 +274,7 @@ def test_the_commands_of_the_documentation_are_declared(use: Use) -> None:
     from ablate.parts import trainer_named
     from tests.own.test_examples import block
 
-    use(block("python", "gpt = ablate.command("))
+    use(block("python", "gpt = ablate.command("), train="print(1)")
     reports = trainer_named("gpt").reports
     reader = LineReader(reports, ["val_loss"])
     # As nanoGPT prints it.
