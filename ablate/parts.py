@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
 from ablate.own import registry
-from ablate.readers import Reports
 from ablate.records import (
     LOSSES,
     METRIC_NAME,
@@ -38,6 +37,7 @@ from ablate.records.own_parts import (
     OwnLoss,
     OwnMetric,
     OwnOperator,
+    Reports,
     Revision,
     Shapes,
 )

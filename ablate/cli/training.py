@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -27,6 +28,7 @@ from ablate.text import advice
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
+    from ablate.records import Epoch
     from ablate.results.study import Study
 
 # The exit code of a run that its budget ended.
@@ -174,6 +176,104 @@ def _next(study: Study) -> str:
     if is_near_chance(results):
         return f". All are near chance; see: {advice.command('review', study.name)}"
     return f". Next: {advice.command('effects', study.name)}"
+
+
+def try_(
+    file: FileArgument,
+    row: Annotated[
+        int, typer.Option("--row", min=0, max=MOST_WHOLE, help="Row of the plan.")
+    ] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            min=0,
+            max=MOST_WHOLE,
+            help="Seed of the space. [default: the first one]",
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs",
+            min=1,
+            max=MOST_WHOLE,
+            help="Train so many epochs. [default: those of the recipe]",
+        ),
+    ] = None,
+    pdb: Annotated[
+        bool, typer.Option("--pdb", help="Open the debugger where training fails.")
+    ] = False,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE.json",
+            help="Write a trace of torch's profiler for some steps, and print where"
+            " their time goes.",
+        ),
+    ] = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    own: WithOption = None,
+) -> None:
+    """Train one trial in this process, with its output; nothing is stored.
+
+    A `breakpoint()` in your own code opens the debugger.
+    """
+    from ablate import space
+    from ablate.errors import AblateError
+    from ablate.pipeline import Options
+    from ablate.records import level_text
+    from ablate.trained.foreground import (
+        SKIPPED_STEPS,
+        find_trial,
+        run_command,
+        train,
+    )
+
+    declared = space.read(file)
+    trial = find_trial(declared, Options(runs, store), row, seed)
+    levels = trial.architecture.settings
+    shown = " ".join(f"{name}={level_text(level)}" for name, level in levels.items())
+    tell(f"row {row}, seed {trial.seed}: {shown or trial.architecture.backbone}")
+    if is_command(trial.architecture.trainer):
+        if profile is not None:
+            raise AblateError(
+                "--profile is for training in this process; this trainer is a command"
+            )
+        raise typer.Exit(run_command(trial, declared, epochs=epochs, debug=pdb))
+    try:
+        table = train(
+            trial, declared, epochs=epochs, profile_to=profile, hear=_tell_epoch
+        )
+    except Exception:
+        traceback.print_exc()
+        if pdb:
+            import pdb as debugger
+
+            debugger.post_mortem()
+        raise typer.Exit(1) from None
+    if profile is not None:
+        if not table:
+            raise AblateError(
+                f"--profile: too few steps; the first {SKIPPED_STEPS} are left out, so"
+                " raise --epochs, or lower recipe.batch_size"
+            )
+        say(table)
+        tell(f"wrote {profile}; open it in https://ui.perfetto.dev or chrome://tracing")
+
+
+def is_command(trainer: str) -> bool:
+    """Whether a trainer of the user runs in a process of its own."""
+    from ablate.parts import trainer_named
+
+    return bool(trainer) and bool(trainer_named(trainer).command)
+
+
+def _tell_epoch(epoch: Epoch) -> None:
+    metrics = ", ".join(f"{name} {value:.6g}" for name, value in epoch.metrics.items())
+    say(f"epoch {epoch.number}: {metrics} ({epoch.seconds:.1f} s)")
 
 
 def reproduce(

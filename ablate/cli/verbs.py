@@ -58,6 +58,15 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ),
         ),
         Verb(
+            training.try_,
+            "Train one trial here, with its output; store nothing.",
+            (
+                "try mine.yaml",
+                "try mine.yaml --row 2 --seed 1 --epochs 1 --pdb",
+                "try mine.yaml --profile trace.json",
+            ),
+        ),
+        Verb(
             training.resume,
             "Continue a study where it stopped.",
             ("resume", "resume mine"),

@@ -17,7 +17,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from ablate.readers.reports import EPOCH, Report, Reports, number_in
+from ablate.readers.reports import Report, number_in
+from ablate.records.own_parts import EPOCH, Reports
 
 # The keys of a row under which scripts write the number of an epoch.
 NUMBERS = (EPOCH, "step", "iter", "iteration")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from ablate.errors import AblateError
-from ablate.readers.reports import EPOCH, Report, Reports, number_in
+from ablate.readers.reports import Report, number_in
+from ablate.records.own_parts import EPOCH, Reports
 
 
 class LineReader:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from ablate.errors import AblateError, unknown
 from ablate.records import Level, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+# The name of the number of an epoch in reports of scripts.
+EPOCH = "epoch"
 Revision: TypeAlias = int | str | None
 # The shape of each value; None for a value that is no tensor.
 Shapes: TypeAlias = Sequence[Sequence[int] | None]
@@ -98,3 +103,68 @@ class OwnMetric:
 
     def __call__(self, logits: Tensor, labels: Tensor) -> float:
         return float(self.measure(logits, labels))
+
+
+@dataclass(frozen=True)
+class Reports:
+    """Where the reports of a script are. Without both, it prints lines of JSON.
+
+    Attributes:
+        patterns: regular expressions with a named group for each metric, and perhaps one
+            named epoch.
+        files: path of the files that the script writes, with places and wildcards.
+        first: what the script calls its first epoch.
+        every: by how much its numbers grow from epoch to epoch.
+    """
+
+    patterns: tuple[str, ...] = ()
+    files: str = ""
+    first: int = 1
+    every: int = 1
+
+    def check(self, subject: str, metrics: Iterable[str]) -> None:
+        """Raises AblateError if the patterns do not fit the metrics."""
+        names = list(metrics)
+        if self.patterns and self.files:
+            raise AblateError(f"{subject}: give pattern= or reads=, not both")
+        if self.every < 1:
+            raise AblateError(f"{subject}: every= is 1 or more, found {self.every}")
+        if (self.first, self.every) != (1, 1) and not (self.patterns or self.files):
+            raise AblateError(
+                f"{subject}: first= and every= go with pattern= or reads="
+            )
+        if not self.patterns:
+            return
+        groups: set[str] = set()
+        for pattern in self.patterns:
+            try:
+                groups |= re.compile(pattern).groupindex.keys()
+            except re.error as error:
+                raise AblateError(
+                    f"{subject}: the pattern {pattern!r} is no regular expression: {error}"
+                ) from None
+        for name in sorted(groups - {EPOCH, *names}):
+            raise AblateError(
+                f"{subject}: {unknown('group', name, [EPOCH, *names])} in pattern="
+            )
+        for name in names:
+            if name not in groups:
+                raise AblateError(
+                    f"{subject}: no pattern has the group of the metric {name}; write"
+                    rf" (?P<{name}>[\d.]+)"
+                )
+
+    def epoch(self, number: float) -> int:
+        """The number of an epoch, counted from 1, from what the script calls it.
+
+        Raises:
+            AblateError: it lies between two epochs, or before the first one.
+        """
+        if math.isfinite(number):
+            epoch = (number - self.first) / self.every + 1
+            if epoch >= 1 and epoch == int(epoch):
+                return int(epoch)
+        raise AblateError(
+            f"the script reported {number:g} as the number of an epoch; it should begin"
+            f" at {self.first} and grow by {self.every} (first=, every=)"
+        )

@@ -16,7 +16,7 @@ WITH = "--with"
 # The verbs that read or write checkpoints.
 TRAINING = ("run", "resume", "diagnose")
 # The verbs that need the user's own parts.
-USING_PARTS = (*TRAINING, "plan", "cost", "reproduce")
+USING_PARTS = (*TRAINING, "plan", "cost", "reproduce", "try")
 RUNNING = ("run", "resume")
 # The verbs that have an option, if it is not every verb.
 READERS = {

@@ -231,6 +231,35 @@ class CommandTraining(OwnTraining):
             for word in words
         ]
 
+    def run_in_foreground(self, *, debug: bool) -> int:
+        """Runs the command with the terminal of this process; returns its exit status.
+
+        Args:
+            debug: whether a Python script runs under pdb, which stops where it fails.
+        """
+        words = self._words()
+        if debug:
+            if words[0] != sys.executable:
+                raise AblateError(
+                    f"trainer {self._trainer.name}: --pdb is for a command that begins"
+                    f" with python, this one begins with {words[0]}"
+                )
+            words[1:1] = ["-m", "pdb", "-c", "continue"]
+        if self._output_folder is not None:
+            self._output_folder.mkdir(exist_ok=True)
+        folder = registry.folder_of("trainer", self._trainer.name)
+        return subprocess.call(words, cwd=folder, env=self._environment())
+
+    def _environment(self) -> dict[str, str]:
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "OMP_NUM_THREADS": str(self._threads),
+        }
+        if self._device == "cpu":
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        return environment
+
     def _start(self) -> None:
         self._resumed = self._place is not None and self._place.exists()
         if self._output_folder is not None:
@@ -248,13 +277,6 @@ class CommandTraining(OwnTraining):
             raise AblateError(
                 f"trainer {self._trainer.name}: there is no program {words[0]}"
             )
-        environment = {
-            **os.environ,
-            "PYTHONUNBUFFERED": "1",
-            "OMP_NUM_THREADS": str(self._threads),
-        }
-        if self._device == "cpu":
-            environment["CUDA_VISIBLE_DEVICES"] = ""
         self._output.clear()
         self._errors.clear()
         self._lines = queue.SimpleQueue()
@@ -263,7 +285,7 @@ class CommandTraining(OwnTraining):
             [sys.executable, "-I", "-S", "-c", START, str(theirs), *words],
             pass_fds=[theirs],
             cwd=folder,
-            env=environment,
+            env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -8,7 +8,8 @@ import pytest
 
 from ablate.errors import AblateError
 from ablate.pipeline import Options
-from ablate.readers import FileReader, LineReader, Report, Reports
+from ablate.readers import FileReader, LineReader, Report
+from ablate.records.own_parts import Reports
 from ablate.results.study import Study
 from ablate.store.reader import Reader
 from tests.own.conftest import Run, Use
