@@ -40,6 +40,7 @@ from ablate.scheduling.stored_space import (
     was_search,
     with_last_until_decided,
 )
+from ablate.scheduling.why import why_new as explain
 from ablate.store.database import exists
 from ablate.store.reader import Reader
 from ablate.store.session import StoreSession
@@ -54,6 +55,7 @@ __all__ = [
     "preview",
     "resume",
     "run",
+    "why_new",
 ]
 
 
@@ -99,6 +101,12 @@ def preview(
         if reader is not None:
             declared = with_last_until_decided(declared, reader)
         return make_preview(declared, reader, options or Options(), probe=probe)
+
+
+def why_new(shown: Preview, url: str) -> list[str]:
+    """Lines that say for each trial to train which part of its identity is new."""
+    with Reader(url) if exists(url) else nullcontext() as reader:
+        return explain(shown.plan, shown.to_train, shown.known, reader)
 
 
 def cost_plan(declared: Space, url: str) -> Plan:

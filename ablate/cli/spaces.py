@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,8 +22,11 @@ from ablate.cli.options import (
     load_parts,
     url_of,
 )
-from ablate.cli.output import Format, Steps, busy_note, duration, show, tell
+from ablate.cli.output import Format, Steps, busy_note, duration, say, show, tell
 from ablate.records import MOST_CLASSES, MOST_SIDE
+
+if TYPE_CHECKING:
+    from ablate.pipeline import Preview
 
 # More looks at a study are abbreviated.
 MOST_LISTED = 5
@@ -84,6 +87,14 @@ def plan(
     runs: RunsOption = DEFAULT_RUNS,
     cpus: CpusOption = None,
     until_decided: UntilDecidedOption = None,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why",
+            help="Say for each trial to train which part of it is new, compared with"
+            " the nearest trial in the store.",
+        ),
+    ] = False,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -92,9 +103,7 @@ def plan(
     The table also shows folded and infeasible cells. Nothing is trained.
     """
     from ablate import pipeline, space
-    from ablate.cli.generations import generation_lines
-    from ablate.cli.power import power_lines
-    from ablate.cli.tables import data_line, plan_table
+    from ablate.cli.tables import plan_table
 
     options = pipeline.Options(runs, store, cpus=cpus)
     declared = space.read(file)
@@ -104,33 +113,46 @@ def plan(
         shown = pipeline.preview(declared, options.url, options)
     show(plan_table(shown), form.value)
     if form == Format.table:
-        if not shown.plan.space.network.trainer:
-            print(data_line(shown.plan.space.data))
-        known = len(shown.plan.trials) - len(shown.to_train)
+        _print_outlook(shown)
+    if why:
+        for line in pipeline.why_new(shown, options.url):
+            # Other formats have stdout to themselves.
+            (say if form == Format.table else tell)(line)
+
+
+def _print_outlook(shown: Preview) -> None:
+    """Prints what stands below the table of a plan."""
+    from ablate.cli.generations import generation_lines
+    from ablate.cli.power import power_lines
+    from ablate.cli.tables import data_line
+
+    if not shown.plan.space.network.trainer:
+        print(data_line(shown.plan.space.data))
+    known = len(shown.plan.trials) - len(shown.to_train)
+    print(
+        f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
+        f" train, about {duration(shown.seconds)}{busy_note(shown.seconds)}."
+    )
+    looks = shown.plan.space.seeds.looks
+    if looks is not None:
+        assert shown.full_plan is not None, "it has the seeds of all looks"
         print(
-            f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-            f" train, about {duration(shown.seconds)}{busy_note(shown.seconds)}."
+            f"Inconclusive rows get more seeds after {_listed(looks.at[:-1])} seeds, up"
+            f" to {looks.most} per cell: {len(shown.full_plan.trials)} trials at most."
         )
-        looks = shown.plan.space.seeds.looks
-        if looks is not None:
-            assert shown.full_plan is not None, "it has the seeds of all looks"
+    if shown.more_cells != 0:
+        more = "All other cells"
+        if shown.more_cells is not None:
+            more = f"{shown.more_cells} more cells"
+        print(f"{more} will be proposed from the results.")
+        strategy = shown.plan.space.strategy
+        if strategy is not None and strategy.confirm:
             print(
-                f"Inconclusive rows get more seeds after {_listed(looks.at[:-1])} seeds, up"
-                f" to {looks.most} per cell: {len(shown.full_plan.trials)} trials at most."
+                f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
+                f" trained on {strategy.confirm} fresh seeds."
             )
-        if shown.more_cells != 0:
-            more = "All other cells"
-            if shown.more_cells is not None:
-                more = f"{shown.more_cells} more cells"
-            print(f"{more} will be proposed from the results.")
-            strategy = shown.plan.space.strategy
-            if strategy is not None and strategy.confirm:
-                print(
-                    f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
-                    f" trained on {strategy.confirm} fresh seeds."
-                )
-        for line in (*power_lines(shown), *generation_lines(shown)):
-            print(line)
+    for line in (*power_lines(shown), *generation_lines(shown)):
+        print(line)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

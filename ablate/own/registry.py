@@ -6,8 +6,10 @@ There are three ways in: `--with FILE` on the command line, `with = ["FILE"]` un
 records that it holds at its top level, so nothing has to be registered. A space, a
 checkpoint or a store never names a module to import.
 
-The content of a part's files is part of the identity of every trial that uses the part,
-unless the part declares a `revision`, which then takes its place. Workers get the content
+The meaning of a part's files (`own.syntax`) is part of the identity of every trial that
+uses the part, unless the part declares a `revision`, which then takes its place. The
+identity is the hash of the first text of this meaning that the store has seen, so that a
+comment changes no trial, and trials of before this rule keep their hashes. Workers get the content
 from the driver, so they never run other code than the driver planned with.
 """
 
@@ -26,7 +28,7 @@ import tempfile
 import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -35,6 +37,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ablate.errors import AblateError
 from ablate.identity import content_hash
+from ablate.own.syntax import file_hash, syntax_hash
 from ablate.own.user_modules import Loader, Source, files_of, finder, read
 
 # What a part can be. The class of a part has one of these as its attribute `part`.
@@ -81,10 +84,16 @@ class Part:
         revision = self.record.revision
         if revision is not None:
             return f"revision {revision}"
+        texts = self.texts
+        return _identities.get(syntax_hash(texts)) or content_hash(texts)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The text of each file that it reads; of a file of data, its hash."""
         scripts = _scripts(self.record, Path(self.source.path).parent)
         if not scripts:
-            return self.source.hash
-        return content_hash({**self.source.files, **scripts})
+            return self.source.texts
+        return {**self.source.files, **scripts}
 
 
 def _scripts(record: Any, folder: Path) -> dict[str, str]:
@@ -124,6 +133,8 @@ def _files_in(word: str, folder: Path, *, is_module: bool) -> list[Path]:
 
 
 _parts: dict[tuple[str, str], Part] = {}
+# By syntax, the identity that trials of a store have.
+_identities: dict[str, str] = {}
 _sources: dict[str, Source] = {}
 _caches: list[Any] = []
 # The files that the user named for this command, as they were typed.
@@ -177,6 +188,43 @@ def identity(kind: str, record: PartRecord) -> dict[str, str]:
     return {f"{kind} {record.name}": f"revision {record.revision}"}
 
 
+def set_identities(by_syntax: Mapping[str, str]) -> None:
+    """Makes the identities of parts those that the trials of a store have."""
+    _identities.clear()
+    _identities.update(by_syntax)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The files of a part whose content is its identity.
+
+    Attributes:
+        syntax: hash of the meaning of all its files.
+        identity: what enters the hash of a trial.
+        files: hash of the meaning of each file, by name.
+    """
+
+    syntax: str
+    identity: str
+    files: Mapping[str, str]
+
+
+def texts_of_parts() -> dict[str, Texts]:
+    """The files of each part without a revision, by kind and name."""
+    texts_by_part: dict[str, Texts] = {}
+    for part in _parts.values():
+        if part.record.revision is not None:
+            continue
+        texts = part.texts
+        main = Path(part.source.path).name
+        texts_by_part[f"{part.kind} {part.name}"] = Texts(
+            syntax=syntax_hash(texts),
+            identity=part.identity,
+            files={name or main: file_hash(name, text) for name, text in texts.items()},
+        )
+    return texts_by_part
+
+
 def folder_of(kind: str, name: str) -> str:
     """The folder of the file that declares a part, on the driver's machine."""
     return str(Path(_parts[kind, name].source.path).parent)
@@ -205,12 +253,15 @@ def verify(code: Mapping[str, str]) -> None:
 
 def sources() -> tuple[Source, ...]:
     """All files that parts were loaded from, for workers."""
-    return tuple(_sources.values())
+    return tuple(
+        replace(source, identities=dict(_identities)) for source in _sources.values()
+    )
 
 
 def clear() -> None:
     """Forgets all parts of users."""
     _named.clear()
+    _identities.clear()
     for source in list(_sources.values()):
         _forget(source)
 
@@ -270,6 +321,7 @@ def load_sources(driver_sources: Sequence[Source]) -> None:
         AblateError: an installed package differs from that of the driver.
     """
     for source in driver_sources:
+        _identities.update(source.identities)
         if source.module:
             _load_installed(source)
             continue

@@ -14,7 +14,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -38,6 +38,8 @@ class Source:
     path: str
     files: Mapping[str, str]
     module: str = ""
+    # The identities of its parts by their syntax, as the driver's store knows them.
+    identities: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
@@ -50,11 +52,16 @@ class Source:
 
         The name of the file itself does not count; those of other modules are imported.
         """
+        return content_hash(self.texts)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The text of each file; that of the file itself has no name."""
         file_name = Path(self.path).name
         if self.module:
-            return content_hash(dict(self.files))
+            return dict(self.files)
         texts = {name: text for name, text in self.files.items() if name != file_name}
-        return content_hash({**texts, "": self.files[file_name]})
+        return {**texts, "": self.files[file_name]}
 
 
 class Loader(importlib.abc.Loader):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.machine.cpus import usable_cpus
+from ablate.own import registry
 from ablate.records import (
     COST_REVISION,
     LEVEL,
@@ -176,6 +177,7 @@ def propose(
     Returns:
         the plan, and the number of cells to come (None: unlimited).
     """
+    registry.set_identities(reader.identities() if reader else {})
     if space.strategy is None:
         from ablate.plan import make_plan
 

@@ -34,7 +34,7 @@ from ablate.machine.environment import seconds
 from ablate.machine.provenance import install_extra
 from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
-from ablate.store.migrations import HEAD, OLDEST
+from ablate.store.migrations import FIRST, HEAD, OLDEST
 from ablate.store.queries import address
 from ablate.store.sql_tables import metadata
 from ablate.text import advice
@@ -538,7 +538,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
     if revision == OLDEST:
         from_revision_14.convert(connection)
-        from_revision_14.stamp(connection, HEAD)
+        from_revision_14.stamp(connection, FIRST)
     command.upgrade(config, "head")
     _create_views(connection)
     wide_views.put_all(connection)

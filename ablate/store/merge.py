@@ -23,6 +23,7 @@ from ablate.store.sql_tables import (
     epochs,
     levels,
     provenance,
+    sources,
     studies,
     trial_metrics,
     trials,
@@ -104,6 +105,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     # Rows are written in the order of their foreign keys: trials need architectures,
     # cells need trials, attempts need both.
     _architectures(source, target)
+    _sources(source, target)
     taken, known = _trials(source, target, list(hashes))
     places = {study["id"]: _put_study(target, study, rows_of) for study, rows_of in new}
     for study in chosen:
@@ -122,6 +124,13 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     _translate(target, [places[study["id"]] for study, _ in new], places)
     lower_levels(target, [places[study["id"]] for study, _ in new])
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
+
+
+def _sources(source: Connection, target: Connection) -> None:
+    """Copies which texts mean the same, where this store does not know it."""
+    known = set(target.execute(select(sources.c.syntax)).scalars())
+    rows = [dict(row) for row in source.execute(select(sources)).mappings()]
+    insert_all(target, sources, (row for row in rows if row["syntax"] not in known))
 
 
 def _declaration(study: Mapping[str, Any]) -> tuple[str, Any]:

@@ -26,6 +26,7 @@ from sqlalchemy import Connection, Insert, Table, delete, insert, select, update
 
 from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
+from ablate.own import registry
 from ablate.records import (
     VARIED,
     Cell,
@@ -45,6 +46,7 @@ from ablate.store.sql_tables import (
     cell_trials,
     cells,
     levels,
+    sources,
     studies,
     trials,
 )
@@ -412,6 +414,21 @@ def existing(
         )
         values.update({row[0]: row[1] for row in rows})
     return values
+
+
+def put_sources(connection: Connection) -> None:
+    """Stores the identity of each user's part, unless its syntax has one."""
+    known = set(connection.execute(select(sources.c.syntax)).scalars())
+    for texts in registry.texts_of_parts().values():
+        if texts.syntax in known:
+            continue
+        known.add(texts.syntax)
+        row = {
+            "syntax": texts.syntax,
+            "identity": texts.identity,
+            "files": dict(texts.files),
+        }
+        connection.execute(insert(sources), row)
 
 
 def insert_all(

@@ -33,6 +33,7 @@ from ablate.store.sql_tables import (
     epoch_metrics,
     epochs,
     levels,
+    sources,
     studies,
     trial_metrics,
     trials,
@@ -52,6 +53,20 @@ class Reader(TrialReader):
         ).where(architectures.c.cost_revision == revision)
         with self._engine.connect() as connection:
             return {row[0]: Cost(*row[1:]) for row in connection.execute(query)}
+
+    @patient
+    def identities(self) -> dict[str, str]:
+        """Returns the identity of users' files by the hash of their syntax."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(sources.c.syntax, sources.c.identity))
+            return {row[0]: row[1] for row in rows}
+
+    @patient
+    def files_of_identity(self) -> dict[str, dict[str, str]]:
+        """Returns the hash of each file's syntax, by the identity of a user's part."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(sources.c.identity, sources.c.files))
+            return {row[0]: row[1] for row in rows}
 
     def known(
         self, hashes: Iterable[str], *, with_epochs: bool = True

@@ -89,6 +89,23 @@ stores = Table(
     column("created_at", DateTime),
 )
 
+sources = Table(
+    "sources",
+    metadata,
+    column(
+        "syntax",
+        String(20),
+        primary_key=True,
+        comment="hash of the syntax trees of a part's files",
+    ),
+    column(
+        "identity",
+        String(20),
+        comment="what its trials carry: the hash of the first text with this syntax",
+    ),
+    column("files", _VERSIONS, comment="hash of the syntax tree of each file"),
+)
+
 studies = Table(
     "studies",
     metadata,

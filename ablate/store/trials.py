@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from ablate.budget import Used
 from ablate.errors import UnknownName, unknown
-from ablate.records import Architecture, Recipe, Status, Trained
+from ablate.records import WITH_RESULT, Architecture, Recipe, Status, Trained
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import (
@@ -78,6 +78,37 @@ def final_metric(name: str) -> ColumnElement[float | None]:
 
 class TrialReader(Catalogue):
     """Reads the trials of a study, or one trial by its hash."""
+
+    def trained_identities(self, most: int) -> list[dict[str, Any]]:
+        """Returns what the latest trials with a result were trained from.
+
+        Each has the backbone, settings, code, recipe, data, start, teacher and seed.
+        """
+        query = (
+            select(
+                trials.c.recipe,
+                trials.c.data,
+                trials.c.code,
+                trials.c.start,
+                trials.c.teacher,
+                trials.c.vary,
+                trials.c.seed,
+                architectures.c.backbone,
+                architectures.c.settings,
+                architectures.c.code.label("built_by"),
+                architectures.c.classes,
+                architectures.c.head,
+            )
+            .join(architectures)
+            .where(trials.c.status.in_(WITH_RESULT))
+            .order_by(trials.c.ended_at.desc())
+            .limit(most)
+        )
+        with self._engine.connect() as connection:
+            rows = [dict(row) for row in connection.execute(query).mappings()]
+        for row in rows:
+            row["code"] = {**(row.pop("built_by") or {}), **(row["code"] or {})}
+        return rows
 
     def trials(self, name: str) -> list[dict[str, Any]]:
         """Returns the trials of a study.

@@ -66,6 +66,7 @@ from ablate.store.plans import (
     key_of,
     put_added,
     put_cells,
+    put_sources,
     put_standings,
     put_study,
 )
@@ -227,6 +228,7 @@ class Writer:
             if not declaration.is_same:
                 put_standings(connection, study, declaration.generation.rows)
             put_declared(connection, study, space)
+            put_sources(connection)
         fold_log(self._engine)
         if self.shared and self._heart is None:
             self._heart = Heart(self._beat)

@@ -37,7 +37,7 @@ BUDGETS = [
     (("status",), NEVER | STATISTICS, 575),
     (("status", "tiny"), NEVER | STATISTICS, 575),
     (("query", "SELECT 1"), NEVER | STATISTICS, 575),
-    (("disk",), NEVER | STATISTICS, 585),
+    (("disk",), NEVER | STATISTICS, 640),
     (("table", "tiny"), NEVER | {"moocore"}, 850),
     (("effects", "tiny"), NEVER | {"moocore"}, 850),
     (("effects", "tiny", "--of", "factors"), NEVER | {"moocore"}, 850),

@@ -250,6 +250,8 @@ def test_the_script_is_part_of_the_identity(use: Use, run: Run, tmp_path: Path) 
     assert run(SPACE).trained == 4
     assert run(SPACE).trained == 0
     script.write_text(SCRIPT.replace("BODY", "import helping  # changed"))
+    assert run(SPACE).trained == 0
+    script.write_text(SCRIPT.replace("BODY", "import helping; pass"))
     assert run(SPACE).trained == 4
     (tmp_path / "helping.py").write_text("x = 1")
     assert run(SPACE).trained == 4

@@ -274,7 +274,7 @@ def test_a_metric_that_is_not_finite_diverges(
 def test_a_change_of_the_file_trains_again(use: Use, run: Run) -> None:
     use(PARTS)
     assert run(SPACE).trained == 4
-    use(f"{PARTS}\n# A comment is a change too.\n")
+    use(f"{PARTS}\nCONSTANT = 3\n")
     assert run(SPACE).trained == 4
     use(PARTS)
     assert run(SPACE).trained == 0, "what was known stays known"

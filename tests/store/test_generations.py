@@ -262,7 +262,7 @@ def test_a_corrected_variant_is_an_added_row(desk: Desk, tmp_path: Path) -> None
     )
     file = tmp_path / "mine.py"
     text = TEXT.replace("  ffn.kernel: [none, 3]\n", "  scale: [1, 0.5]\n")
-    for version in ("", "", "# Corrected.\n"):
+    for version in ("", "", "CORRECTED = True\n"):
         file.write_text(code + version)
         registry.clear()
         registry.load_file(file)

@@ -1,0 +1,288 @@
+"""Which changes train again, and what `ablate plan --why` says about them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablate import pipeline, space
+from ablate.own import registry
+from ablate.own.syntax import syntax_hash
+from ablate.pipeline import Options
+from ablate.store.reader import Reader
+from tests.own.conftest import Run, Use
+
+PARTS = '''
+"""A trainer."""
+import math
+import ablate
+import helping
+
+RATE = 0.5
+
+def noted(function):
+    return function
+
+@ablate.trainer(
+    factors={"width": [2, 4]}, metrics={"loss": "min"}, recipe=["lr"],
+)
+def mine(trial):
+    """Trains."""
+    def step(x, by=1.0):
+        return x * math.exp(-by * trial.recipe["lr"] * RATE)
+    loss = helping.START * trial.levels["width"] + trial.seed
+    for epoch in trial.epochs():
+        loss = step(loss)
+        trial.report(loss=loss)
+'''
+HELPING = "START = 3.0\n"
+SPACE = """
+question: q?
+trainer: mine
+factors: {width: [2, 4]}
+recipe: {epochs: 2, lr: 0.5}
+seeds: 2
+"""
+ALL = "rows 0, 1 (4 trials): "
+CHANGED = ALL + "trainer mine: own_parts.py changed"
+
+
+def edited(old: str, new: str) -> Callable[[Path], None]:
+    """Changes the user's file."""
+
+    def change(folder: Path) -> None:
+        file = folder / "own_parts.py"
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    return change
+
+
+def helping(text: str) -> Callable[[Path], None]:
+    """Changes the module beside it."""
+    return lambda folder: (folder / "helping.py").write_text(text) and None
+
+
+def touched(folder: Path) -> None:
+    (folder / "data.bin").write_bytes(b"\x00" * 10)
+    (folder / "own_parts.py").touch()
+
+
+def moved(folder: Path) -> None:
+    text = (folder / "own_parts.py").read_text()
+    (folder / "own_parts.py").write_text(text + "\n\n\n")
+
+
+# What changes in the user's files, and what must then be said; nothing: no trial is new.
+CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a comment": (edited("RATE = 0.5", "RATE = 0.5  # per step"), ""),
+    "a docstring": (edited('"""Trains."""', '"""Trains it."""'), ""),
+    "no docstring": (edited('    """Trains."""\n', ""), ""),
+    "the docstring of the file": (edited('"""A trainer."""', ""), ""),
+    "a breakpoint": (
+        edited("        loss =", "        breakpoint()\n        loss ="),
+        "",
+    ),
+    "formatting": (edited("x, by=1.0", "x,  by = 1.0"), ""),
+    "another spelling of a number": (edited("0.5", "5e-1"), ""),
+    "quotes": (edited('"width": [2, 4]', "'width': [2, 4]"), ""),
+    "empty lines": (moved, ""),
+    "a file that is touched": (touched, ""),
+    "a comment in a helper": (helping("# x\nSTART = 3.0\n"), ""),
+    "a constant": (edited("0.5", "0.6"), CHANGED),
+    "a default argument": (edited("by=1.0", "by=2.0"), CHANGED),
+    "a decorator": (edited("    def step", "    @noted\n    def step"), CHANGED),
+    "an import": (edited("import math", "import math, cmath"), CHANGED),
+    "an annotation": (edited("x, by", "x: float, by"), CHANGED),
+    "a statement": (
+        edited("        loss =", "        print(1)\n        loss ="),
+        CHANGED,
+    ),
+    "an operator": (edited("-by *", "by *"), CHANGED),
+    "a helper": (
+        helping("START = 2.0\n"),
+        ALL + "trainer mine: helping.py changed",
+    ),
+    "a further module": (
+        lambda folder: (
+            (folder / "more.py").write_text("A = 1\n")
+            and helping("import more\nSTART = 3.0\n")(folder)
+        ),
+        ALL + "trainer mine: helping.py changed; more.py new",
+    ),
+    "a level": (
+        edited("[2, 4]", "[2, 4, 8]"),
+        CHANGED,
+    ),
+}
+
+
+def why(text: str, options: Options) -> list[str]:
+    shown = pipeline.preview(space.load(text, "own.yaml"), options.url, options)
+    return pipeline.why_new(shown, options.url)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHANGES)
+def test_only_what_can_change_a_result_trains_again(
+    name: str, use: Use, run: Run, options: Options, tmp_path: Path
+) -> None:
+    file = use(PARTS, helping=HELPING)
+    assert run(SPACE).trained == 4
+    change, told = CHANGES[name]
+    change(tmp_path)
+    registry.load_file(file)
+    lines = why(SPACE, options)
+    assert lines[:1] == ([told] if told else [])
+    if told:
+        assert "revision=1" in lines[-1]
+    assert run(SPACE).trained == (4 if told else 0)
+    assert why(SPACE, options) == []
+
+
+SPACES = {
+    "a recipe": ("lr: 0.5", "lr: 0.25", ALL + "recipe.lr is 0.25, and was 0.5"),
+    "epochs": ("epochs: 2", "epochs: 3", ALL + "recipe.epochs is 3, and was 2"),
+    "a seed": ("seeds: 2", "seeds: 3", "rows 0, 1 (2 trials): seed 2 is new"),
+    "the order of levels": ("[2, 4]", "[4, 2]", ""),
+    "a level": ("[2, 4]", "[2, 4, 8]", None),
+    "a question": ("q?", "why?", ""),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
+def test_a_change_of_the_space(name: str, use: Use, run: Run, options: Options) -> None:
+    parts = PARTS.replace('{"width": [2, 4]}', '{"width": ablate.Whole(1)}')
+    use(parts, helping=HELPING)
+    assert run(SPACE).trained == 4
+    old, new, told = SPACES[name]
+    lines = why(SPACE.replace(old, new), options)
+    if told is None:
+        told = "row 2 (2 trials): width is 8, and was 4"
+        assert lines[0] in (told, told.replace("was 4", "was 2"))
+    else:
+        assert lines == ([told] if told else [])
+
+
+def test_a_store_without_trials(use: Use, options: Options) -> None:
+    use(PARTS, helping=HELPING)
+    assert why(SPACE, options) == [
+        "The store has no trained trial, so every trial is new."
+    ]
+
+
+@pytest.mark.slow
+def test_trials_of_before_keep_their_hashes(
+    use: Use, run: Run, options: Options, tmp_path: Path
+) -> None:
+    """The identity is the hash of the text that the store has seen first."""
+    file = use(PARTS, helping=HELPING)
+    source = registry.load_file(file)
+    assert registry._parts["trainer", "mine"].identity == source.hash
+    assert run(SPACE).trained == 4
+    edited("RATE = 0.5", "RATE = 0.5  # a comment")(tmp_path)
+    changed = registry.load_file(file)
+    assert changed.hash != source.hash
+    assert run(SPACE).trained == 0
+    assert registry._parts["trainer", "mine"].identity == source.hash
+    with Reader(options.url) as reader:
+        assert list(reader.identities().values()) == [source.hash]
+    # In another store, the present text is the first one.
+    other = tmp_path / "other.db"
+    assert why(SPACE, Options(tmp_path / "other", str(other)))[0].startswith(
+        "The store"
+    )
+    assert registry._parts["trainer", "mine"].identity == changed.hash
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import argparse\nargparse.ArgumentParser(description=__doc__)\n",
+        "exec(open(__file__).read())\n",
+        "from pathlib import Path\nhere = Path(__file__)\nx = here.read_text()\n",
+        "import inspect\n",
+        "from inspect import getsource as g\n",
+        "import sys\nx = getattr(sys, '__doc__')\n",
+        "import torch\n@torch.jit.script\ndef f(x):\n    return x\n",
+        "def breakpoint(): print(1)\nbreakpoint()\n",
+        "from helpers import *\nbreakpoint()\n",
+        "not python at all(\n",
+    ],
+)
+def test_a_file_that_may_read_itself_counts_as_it_is(text: str) -> None:
+    plain = syntax_hash({"": f'"""One."""\n{text}'})
+    other = syntax_hash({"": f'"""Two."""\n{text}'})
+    without = syntax_hash({"": text.replace("breakpoint()\n", "")})
+    if "breakpoint" in text:
+        assert without != syntax_hash({"": text})
+    else:
+        assert plain != other
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        ("x = 1", "x = True"),
+        ("x = 1", "x = 1.0"),
+        ("x = 'a'", "x = b'a'"),
+        ("x = 1", "y = 1"),
+        ("a = b = 1", "b = a = 1"),
+        ("x = (1,)", "x = [1]"),
+        ("if x: pass", "if x: breakpoint()"),
+        ("def f(): pass", "async def f(): pass"),
+        ("from . import a", "from .. import a"),
+        ("x = f'{a}'", "x = f'{a!r}'"),
+        ("x = f'{a:.2f}'", "x = f'{a:.3f}'"),
+        ("def f(a, /): pass", "def f(a): pass"),
+        ("def f(a, *, b): pass", "def f(a, b): pass"),
+        ("x: int = 1", "x = 1"),
+        ("x = -1", "x = 1"),
+        ("x = None", "x = ..."),
+        ("x = a < b < c", "x = (a < b) < c"),
+        ("def f():\n 'doc'\n 'second'", "def f():\n 'doc'"),
+    ],
+)
+def test_different_programs_differ(first: str, other: str) -> None:
+    assert syntax_hash({"": first}) != syntax_hash({"": other})
+
+
+def test_a_file_of_data_counts_as_it_is() -> None:
+    assert syntax_hash({"a.txt": "x  # 1"}) != syntax_hash({"a.txt": "x  # 2"})
+    assert syntax_hash({"a.py": "x  # 1"}) == syntax_hash({"a.py": "x  # 2"})
+    assert syntax_hash({"a.py": "x"}) != syntax_hash({"b.py": "x"})
+
+
+def test_the_hash_is_the_same_in_every_version_of_python() -> None:
+    text = (
+        '"""Doc."""\nimport a.b as c\nX: int = -1_000\n@d(1)\nclass A(B, m=C):\n'
+        "    def f(self, x, /, y=1, *z, k=2, **w) -> None:\n"
+        "        return [i async for i in x if i] or {**w, 'a': b'b'} or (yield)\n"
+        "with open(x) as f, g: print(f'{x!r:>{w}}')\n"
+        "match x:\n    case {'a': 1, **r} if r: pass\n    case _: del x\n"
+        "try: raise A from B\nexcept (A, B) as e: assert e, 'x'\nfinally: lambda: 1j\n"
+    )
+    assert syntax_hash({"": text}) == "aac8bc37e484b0b1933f"
+
+
+@pytest.mark.slow
+def test_a_study_that_is_imported_keeps_the_identities(
+    use: Use, run: Run, options: Options, tmp_path: Path
+) -> None:
+    from ablate.store.other_store import import_studies
+
+    file = use(PARTS, helping=HELPING)
+    assert run(SPACE).trained == 4
+    moved_to = tmp_path / "there"
+    moved_to.mkdir()
+    shutil.copy(Path(options.url), moved_to / "first.db")
+    target = Options(moved_to, str(moved_to / "second.db"))
+    edited("RATE = 0.5", "RATE = 0.5  # a comment")(tmp_path)
+    registry.load_file(file)
+    import_studies(str(moved_to / "first.db"), target.url)
+    assert why(SPACE, target) == []
