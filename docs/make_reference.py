@@ -52,6 +52,8 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
     "Which cells are trained": {
         "design": "design: one-at-a-time",
+        "together": "together: [[size.width, size.heads]]",
+        "exclude": "exclude: [{shortcuts.count: 2, ffn.kernel: 3}]",
         "full": "full: {shortcuts.count: 2}",
         "rows": "rows: [{}, {shortcuts.count: 1}, {shortcuts.count: 2, shortcuts.b: 1}]",
         "strategy": "strategy: {name: tpe, cells: 20}",
@@ -148,7 +150,8 @@ def allowed(schema: dict[str, Any], *, several: bool = False) -> str:
     if isinstance(kind, list):
         return " or ".join(allowed({**schema, "type": one}) for one in kind)
     if kind == "array":
-        return f"list of {allowed(schema.get('items', {}), several=True)}"
+        of = allowed(schema.get("items", {}), several=True)
+        return f"list{'s' if several else ''} of {of}"
     return KINDS[kind][several] + bounds(schema)
 
 
@@ -227,7 +230,7 @@ def described(
     told = schema["description"].rstrip()
     if key in ("factors", "fixed", "baseline", "full"):
         kinds = "mapping of [factors](factors.md) to levels"
-    elif key == "rows":
+    elif key in ("rows", "exclude"):
         kinds = "list of mappings of [factors](factors.md) to levels"
     else:
         kinds = allowed(schema)

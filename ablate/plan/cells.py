@@ -208,6 +208,9 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     Raises:
         Infeasible: the levels cannot be built or trained together.
     """
+    excluded = space.factors.excluded_by(levels)
+    if excluded:
+        raise Infeasible(f"excluded: {excluded}")
     if space.network.trainer:
         return _build_own(space, levels, costs)
     settings = {**space.factors.fixed, **levels}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from string import ascii_lowercase
 from typing import Any
 
@@ -50,7 +50,7 @@ def combinations(space: Space) -> list[Settings]:
 
 
 def _size(factors: Factors) -> int:
-    return math.prod(len(levels) for levels in factors.levels.values())
+    return math.prod(map(len, factors.axes))
 
 
 def _grid(factors: Factors) -> Iterator[Settings]:
@@ -59,19 +59,28 @@ def _grid(factors: Factors) -> Iterator[Settings]:
     The last factor varies fastest.
     """
     yield factors.baseline
-    for levels in itertools.product(*factors.levels.values()):
-        cell = dict(zip(factors.levels, levels, strict=True))
+    for options in itertools.product(*factors.axes):
+        cell = _joined(factors, options)
         if cell != factors.baseline:
             yield cell
+
+
+def _joined(factors: Factors, options: Iterable[Settings]) -> Settings:
+    """Returns one option of each axis as a cell, with its factors in their order."""
+    cell: dict[str, Level] = {}
+    for option in options:
+        cell |= option
+    return {name: cell[name] for name in factors.levels}
 
 
 def _one_at_a_time(factors: Factors) -> Iterator[Settings]:
     """Yields the baseline, then the baseline with one factor at another level."""
     yield factors.baseline
-    for name, levels in factors.levels.items():
-        for level in levels:
-            if level != factors.baseline[name]:
-                yield {**factors.baseline, name: level}
+    for axis in factors.axes:
+        for option in axis:
+            cell = {**factors.baseline, **option}
+            if cell != factors.baseline:
+                yield cell
 
 
 def _leave_one_out(factors: Factors) -> Iterator[Settings]:
@@ -80,13 +89,14 @@ def _leave_one_out(factors: Factors) -> Iterator[Settings]:
     Each part that can be removed is a row of its own.
     """
     yield factors.full
-    for name in factors.levels:
-        others: tuple[Level, ...] = (factors.baseline[name],)
-        if name == "remove":
-            others = factors.levels[name]
-        for level in others:
-            if level != factors.full[name]:
-                yield {**factors.full, name: level}
+    for axis in factors.axes:
+        options: list[Settings] = [{name: factors.baseline[name] for name in axis[0]}]
+        if "remove" in axis[0]:
+            options = list(axis)
+        for option in options:
+            cell = {**factors.full, **option}
+            if cell != factors.full:
+                yield cell
 
 
 def _add_one_in(factors: Factors) -> Iterator[Settings]:
@@ -96,9 +106,10 @@ def _add_one_in(factors: Factors) -> Iterator[Settings]:
 
 
 def _switched(factors: Factors, start: Settings, other: Settings) -> Iterator[Settings]:
-    for name in factors.levels:
-        if start[name] != other[name]:
-            yield {**start, name: other[name]}
+    for axis in factors.axes:
+        cell = {**start, **{name: other[name] for name in axis[0]}}
+        if cell != start:
+            yield cell
 
 
 def _fractional(space: Space) -> Iterator[Settings]:
@@ -190,10 +201,12 @@ def _plackett_burman(factors: Factors) -> Iterator[Settings]:
 
 
 def _switches(factors: Factors) -> list[str]:
-    """Returns the factors whose full level differs from the baseline's."""
-    return [
-        name for name in factors.levels if factors.full[name] != factors.baseline[name]
-    ]
+    """Returns the factors whose full level differs from the baseline's.
+
+    Of factors that change together, the first one stands for all.
+    """
+    leads = [next(iter(axis[0])) for axis in factors.axes]
+    return [name for name in leads if factors.full[name] != factors.baseline[name]]
 
 
 def _on_and_off(factors: Factors, names: list[str], signs: Any) -> Iterator[Settings]:
@@ -204,12 +217,13 @@ def _on_and_off(factors: Factors, names: list[str], signs: Any) -> Iterator[Sett
     """
     first = min(range(len(signs)), key=lambda row: signs[row].sum())
     order = [first, *(row for row in range(len(signs)) if row != first)]
+    together = {group[0]: group for group in factors.together}
     for row in order:
-        on = {
-            name: factors.full[name]
-            for bit, name in enumerate(names)
-            if signs[row][bit] != signs[first][bit]
-        }
+        on: dict[str, Level] = {}
+        for bit, name in enumerate(names):
+            if signs[row][bit] != signs[first][bit]:
+                members = together.get(name, (name,))
+                on |= {member: factors.full[member] for member in members}
         yield {**factors.baseline, **on}
 
 
@@ -277,7 +291,8 @@ def _random(space: Space) -> Iterator[Settings]:
     seen: dict[tuple[Level, ...], None] = {tuple(factors.baseline.values()): None}
     yield factors.baseline
     while len(seen) < number:
-        drawn = tuple(generator.choice(levels) for levels in factors.levels.values())
+        cell = _joined(factors, [generator.choice(axis) for axis in factors.axes])
+        drawn = tuple(cell.values())
         if drawn not in seen:
             seen[drawn] = None
-            yield dict(zip(factors.levels, drawn, strict=True))
+            yield cell

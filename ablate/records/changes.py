@@ -28,6 +28,8 @@ DECISIVE = (
     "design",
     "strategy",
     "rows",
+    "together",
+    "exclude",
     "control",
     "limits",
     "task",
@@ -94,6 +96,8 @@ def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "final":
             # Stores of older versions lack it.
             value = bool(value)
+        elif name in ("together", "exclude"):
+            value = list(value or ())
         elif name == "vary":
             # So do these.
             value = list(value or VARIED)

@@ -8,7 +8,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Gt, Le
 
-from ablate.records.base import MOST_AT_ONCE, MOST_CELLS, MOST_WHOLE, Level, Settings
+from ablate.records.base import (
+    MOST_AT_ONCE,
+    MOST_CELLS,
+    MOST_WHOLE,
+    Level,
+    Settings,
+    level_text,
+)
 from ablate.records.metric import Direction, Metric
 from ablate.records.trial import VARIED, Source
 
@@ -297,6 +304,36 @@ class Factors:
     # The cells of the design `rows`. A factor that a row does not name is as in the
     # unmodified backbone.
     rows: tuple[Settings, ...] = ()
+    # Factors whose levels change together: the first of one with the first of the others.
+    together: tuple[tuple[str, ...], ...] = ()
+    # Combinations of levels that are not trained.
+    exclude: tuple[Settings, ...] = ()
+
+    @property
+    def axes(self) -> list[tuple[Settings, ...]]:
+        """What varies by itself: the levels of a factor, or of factors together."""
+        axes: list[tuple[Settings, ...]] = []
+        for name in self.levels:
+            group = next((group for group in self.together if name in group), (name,))
+            if name != group[0]:
+                continue
+            columns = (self.levels[member] for member in group)
+            options = zip(*columns, strict=True)
+            axes.append(
+                tuple(dict(zip(group, option, strict=True)) for option in options)
+            )
+        return axes
+
+    def excluded_by(self, levels: Settings) -> str:
+        """The combination under `exclude` that levels contain; empty if there is none."""
+        settings = {**self.fixed, **levels}
+        for combination in self.exclude:
+            if all(settings.get(name) == level for name, level in combination.items()):
+                return ", ".join(
+                    f"{name}: {level_text(level)}"
+                    for name, level in combination.items()
+                )
+        return ""
 
 
 @dataclass(frozen=True)

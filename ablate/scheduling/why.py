@@ -174,9 +174,9 @@ def _change(
     if name.startswith(CODE):
         return _code_change(name.removeprefix(CODE), now, before, files)
     if before is None:
-        return f"{name} is {now}, and was its default or not there"
+        return f"{name} is {now}, and was not set"
     if now is None:
-        return f"{name} is its default or not there, and was {before}"
+        return f"{name} is not set, and was {before}"
     return f"{name} is {now}, and was {before}"
 
 

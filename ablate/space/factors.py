@@ -44,13 +44,99 @@ def read_factors(
             "full is read by the designs leave-one-out, add-one-in, fractional and"
             f" plackett-burman, not by {design.name}; leave it out",
         )
-    return Factors(
+    together = _read_together(context, design, levels)
+    read = Factors(
         levels=levels,
         fixed={**sizes, **form.fixed},
         baseline=rows[0] if rows else baseline,
         full=full,
         rows=rows,
+        together=together,
+        exclude=_read_exclude(context, levels),
     )
+    _check_corners(context, read, design)
+    return read
+
+
+def _read_together(
+    context: Context, design: Design, levels: Mapping[str, tuple[Level, ...]]
+) -> tuple[tuple[str, ...], ...]:
+    """The groups of factors whose levels change together; empty if one is wrong."""
+    groups = context.form.together
+    if not groups:
+        return ()
+    problems = len(context.problems)
+    if design.name == "rows" or context.form.strategy is not None:
+        reader = "a search" if context.form.strategy is not None else "design rows"
+        context.wrong(
+            ("together",),
+            f"together is read by designs of levels, not by {reader}; leave it out",
+        )
+    seen = set[str]()
+    for number, group in enumerate(groups):
+        where: Where = ("together", number)
+        if len(group) < 2:
+            context.wrong(where, "together: a group has two factors or more")
+        for name in group:
+            if name in seen:
+                context.wrong(where, f"together: {name} is named twice")
+            seen.add(name)
+            if name not in levels:
+                context.wrong(where, partial(not_varied, name, levels))
+        lengths = {name: len(levels[name]) for name in group if name in levels}
+        if len(set(lengths.values())) > 1:
+            numbers = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+            context.wrong(
+                where, f"together: factors need equally many levels, but {numbers}"
+            )
+    if len(context.problems) > problems:
+        return ()
+    return tuple(tuple(group) for group in groups)
+
+
+def _read_exclude(
+    context: Context, levels: Mapping[str, tuple[Level, ...]]
+) -> tuple[dict[str, Level], ...]:
+    """The combinations of levels that are not trained."""
+    combinations = []
+    for number, combination in enumerate(context.form.exclude):
+        if not combination:
+            context.wrong(
+                ("exclude", number), "exclude: name levels, as in [{a: 1, b: 2}]"
+            )
+        chosen: dict[str, Level] = {}
+        for name, level in combination.items():
+            where: Where = ("exclude", number, name)
+            if name not in levels:
+                context.wrong(where, partial(not_varied, name, levels))
+                continue
+            if level_key(level) not in context.listed[name]:
+                context.wrong(
+                    where, partial(not_listed, "exclude", name, level, levels[name])
+                )
+            # The level as it is listed: 64 and 64.0 are one.
+            chosen[name] = context.listed[name].get(level_key(level), level)
+        combinations.append(chosen)
+    return tuple(combinations)
+
+
+def _check_corners(context: Context, factors: Factors, design: Design) -> None:
+    """Checks that the cells that all designs need are allowed."""
+    corners = {"baseline": factors.baseline}
+    if design.two_levels:
+        corners["full"] = factors.full
+    for key, corner in corners.items():
+        excluded = factors.excluded_by(corner)
+        if excluded and not context.problems:
+            context.wrong(("exclude",), f"exclude: {excluded} excludes the {key}")
+        for group in factors.together:
+            places = {factors.levels[name].index(corner[name]) for name in group}
+            if len(places) > 1:
+                context.wrong(
+                    (key,),
+                    f"{key}: {' and '.join(group)} change together, so their levels"
+                    " must stand at the same place in their lists",
+                )
 
 
 def _read_rows(

@@ -421,6 +421,14 @@ class SpaceForm(Form):
     strategy: ShortOrFull[StrategyForm] | None = None  # type: ignore[valid-type]
     """In the place of a design: how a search proposes cells, from the results so far.
     """
+    together: list[list[str]] = []
+    """Factors whose levels change together: [[a, b]] pairs the first level of a with the
+    first of b, the second with the second, and so on.
+    """
+    exclude: list[dict[str, OneLevel]] = []
+    """Combinations of levels that are not trained, such as [{a: 1, b: 2}]; the plan
+    lists them.
+    """
     rows: list[dict[str, OneLevel]] = []
     """For `design: rows`: one item per cell, with the levels that differ from the
     unmodified backbone, as in a paper's table; the first item is the reference.
@@ -599,11 +607,12 @@ def json_schema() -> dict[str, Any]:
     }
     listed = {name: _listed(level) for name, level in levels.items()}
     properties = schema["properties"]
-    schema["properties"]["rows"]["items"] = {
-        "type": "object",
-        "properties": levels,
-        "additionalProperties": False,
-    }
+    for key in ("rows", "exclude"):
+        schema["properties"][key]["items"] = {
+            "type": "object",
+            "properties": levels,
+            "additionalProperties": False,
+        }
     for key, properties_by_name in (
         ("factors", listed),
         ("fixed", levels),

@@ -93,9 +93,10 @@ def from_data(data: Mapping[str, Any], document: str) -> Space:
     }
     values["numbers"] = values["seeds"]
     # JSON has lists only; the fields of records are tuples.
-    for name in ("numbers", "vary", "rows", "primary", "parts"):
+    for name in ("numbers", "vary", "rows", "exclude", "primary", "parts"):
         if name in values:
             values[name] = tuple(values[name])
+    values["together"] = tuple(map(tuple, values.get("together", ())))
     values["limits"] = tuple(_limit(limit) for limit in values["limits"])
     values["metrics"] = metrics_of(data)
     for section, record in _FLAT.items():

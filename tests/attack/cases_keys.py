@@ -88,6 +88,8 @@ TOP = (
     "design",
     "strategy",
     "rows",
+    "together",
+    "exclude",
     "published",
     "pretrained",
     "teacher",

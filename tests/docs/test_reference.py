@@ -38,6 +38,11 @@ BESIDE: dict[str, dict[str, Any] | None] = {
         "design": "rows",
         "factors": {"shortcuts.count": [0, 1, 2], "shortcuts.b": [4, 1]},
     },
+    "together": {
+        "backbone": "deit_tiny_patch16_224",
+        "factors": {"size.width": [192, 384], "size.heads": [3, 6]},
+    },
+    "exclude": {"factors": {"shortcuts.count": [0, 2], "ffn.kernel": ["none", 3]}},
     "published": None,
     "teacher": {"recipe": {"distillation": "soft"}},
     # With a file of the user (tests/own).
