@@ -307,7 +307,7 @@ def command(
         pattern: regular expression, or several, with a named group for each metric, as
             in `r"val_loss (?P<loss>[\d.]+)"`, and perhaps the group `epoch`. Groups may
             be found in several lines.
-        reads: path of files that the script writes, with wildcards: CSV, JSON lines or
+        reads: path of files below `{output}`, with wildcards: CSV, JSON lines or
             TensorBoard events. A metric is a column or tag, with `_` for characters
             such as `/`; the epoch is the column `epoch`, or else `step`.
         first: what the script calls its first epoch in a pattern or file.
@@ -332,6 +332,7 @@ def command(
 
     def make() -> Trainer:
         allowed = _allowed(factors or {})
+        _check_files(reads, resume)
         places = _places(words, (*resume, reads), allowed)
         return Trainer(
             name=name,
@@ -347,6 +348,20 @@ def command(
         )
 
     return _or_broken(name, make)
+
+
+def _check_files(reads: str, resume: Sequence[str]) -> None:
+    """Raises AblateError if trials would share the files that a script writes."""
+    if reads and not reads.startswith("{output}/"):
+        raise AblateError(
+            f"command: reads={reads!r} must begin with {{output}}/, so that each trial has"
+            " files of its own; pass {output} to the script as its folder"
+        )
+    if resume and not re.search(r"\{(output|checkpoint)\}", resume[-1]):
+        raise AblateError(
+            f"command: the last word of resume=, {resume[-1]!r}, must be a file of the"
+            " trial: {checkpoint}, or a path below {output}"
+        )
 
 
 def _places(

@@ -354,7 +354,8 @@ class Factor:
         before_classifier: inserts a module between the pooled vector and the
             classifier, from (batch, width) to the same. Receives the width.
         remove_parts: removes modules, after all other changes. Receives the network and
-            an image of zeros, (1, channels, height, width); returns their names.
+            a function that returns so many images of zeros, (n, channels, height,
+            width); returns their names.
         loss_terms: adds terms to the training loss; the network does not change.
         switch: whether it is a switch of one backbone of a user's file, whose function
             gets the level by name. It has no hooks.
@@ -382,7 +383,9 @@ class Factor:
     add_tokens: Callable[[Values, int], nn.Parameter] | None = None
     join_branches: Callable[[Values, Join], Join] | None = None
     before_classifier: Callable[[Values, int], nn.Module] | None = None
-    remove_parts: Callable[[Values, nn.Module, Tensor], list[str]] | None = None
+    remove_parts: (
+        Callable[[Values, nn.Module, Callable[[int], Tensor]], list[str]] | None
+    ) = None
     loss_terms: LossTerms | None = None
     switch: bool = False
     needs: tuple[BackbonePart, ...] = ()

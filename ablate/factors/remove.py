@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # What nothing removed is called.
 NONE = "none"
+# Images in a batch with which a network is tried.
+BATCHES = (2, 3)
 # A level that stands for one level per part: `each blocks.*.mlp`.
 EACH = "each "
 
@@ -89,7 +91,9 @@ class _Call:
     others: int | None
 
 
-def edit(values: Values, network: nn.Module, image: Tensor) -> list[str]:
+def edit(
+    values: Values, network: nn.Module, images: Callable[[int], Tensor]
+) -> list[str]:
     names = parts_of(network, str(values["remove"]))
     _refuse_identities(network, names)
     calls: dict[str, list[_Call]] = {name: [] for name in names}
@@ -97,36 +101,38 @@ def edit(values: Values, network: nn.Module, image: Tensor) -> list[str]:
         network.get_submodule(name).register_forward_hook(_recorder(calls[name]))
         for name in names
     ]
-    whole = _run(network, image)
+    # Two sizes of a batch show which dimension of a shape is the batch.
+    whole = [_shape(_run(network, images(batch))) for batch in BATCHES]
     for handle in handles:
         handle.remove()
     becomes = str(values["becomes"])
     for name in names:
         network.set_submodule(name, _instead(name, becomes, calls[name]))
-    try:
-        rest = _run(network, image)
-    except Exception as error:
-        raise Infeasible(
-            f"without {', '.join(names)} the network does not run:"
-            f" {type(error).__name__}: {error}"
-        ) from error
-    if _shape(rest) != _shape(whole):
-        raise Infeasible(
-            f"without {', '.join(names)} the network returns {_text(_shape(rest))}"
-            f" instead of {_text(_shape(whole))}"
-        )
+    for batch, shape in zip(BATCHES, whole, strict=True):
+        try:
+            rest = _shape(_run(network, images(batch)))
+        except Exception as error:
+            raise Infeasible(
+                f"without {', '.join(names)} the network does not run:"
+                f" {type(error).__name__}: {error}"
+            ) from error
+        if rest != shape:
+            raise Infeasible(
+                f"without {', '.join(names)} the network returns {_text(rest)}"
+                f" instead of {_text(shape)}"
+            )
     return names
 
 
-def _run(network: nn.Module, image: Tensor) -> Any:
-    """Returns what a network makes of an image when it does not train."""
+def _run(network: nn.Module, images: Tensor) -> Any:
+    """Returns what a network makes of images when it does not train."""
     import torch
 
     was_training = network.training
     try:
         # With gradients: without them, torch's own layers do not call their parts.
         with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-            return network.eval()(image)
+            return network.eval()(images)
     finally:
         network.train(was_training)
 
@@ -168,17 +174,47 @@ def _instead(name: str, becomes: str, calls: list[_Call]) -> nn.Module:
                 f"{name} cannot be removed: {maps}, so the identity does not fit; write"
                 " remove.becomes: zeros, or remove what changes the shape back, too"
             )
-        if call.given[0] != call.returned[0]:
-            raise Infeasible(
-                f"{name} cannot be removed: {maps}, which does not keep the batch"
-            )
-    first = calls[0]
-    assert first.returned is not None
     if becomes == "identity":
-        return Removed(None, first.others)
-    if any(call.returned != first.returned for call in calls):
+        return Removed(None, calls[0].others)
+    return Removed(_zeros(name, calls), calls[0].others)
+
+
+def _zeros(name: str, calls: list[_Call]) -> tuple[int | str, ...]:
+    """The shape of what a module returned, with the batch in words.
+
+    A length is a number, or `input N` if it is that of the input's dimension N.
+
+    Raises Infeasible if the shapes do not say it.
+    """
+    # The calls with the smaller batch come first.
+    half = len(calls) // 2
+    small, large = calls[:half], calls[half:]
+    shapes = set[tuple[int | str, ...]]()
+    for first, second in zip(small, large, strict=True):
+        shapes.add(_shape_by_input(name, first, second))
+    if len(shapes) > 1:
         raise Infeasible(f"{name} cannot become zeros: its outputs differ in shape")
-    return Removed(first.returned[1:], first.others)
+    return shapes.pop()
+
+
+def _shape_by_input(name: str, small: _Call, large: _Call) -> tuple[int | str, ...]:
+    assert small.given is not None
+    assert large.given is not None
+    assert small.returned is not None
+    assert large.returned is not None
+    shape: list[int | str] = []
+    inputs = list(zip(small.given, large.given, strict=True))
+    for lengths in zip(small.returned, large.returned, strict=True):
+        if lengths[0] == lengths[1]:
+            shape.append(lengths[0])
+            continue
+        if lengths not in inputs:
+            raise Infeasible(
+                f"{name} cannot become zeros: it maps {_text(small.given)} to"
+                f" {_text(small.returned)}, which does not keep the batch"
+            )
+        shape.append(f"input {inputs.index(lengths)}")
+    return tuple(shape)
 
 
 def _text(shape: tuple[int, ...] | None) -> str:

@@ -369,11 +369,14 @@ def _remove(
     values: dict[str, ReadValues],
 ) -> None:
     """Removes the parts that factors name."""
-    image = torch.zeros(1, architecture.channels, side, side)
+
+    def images(number: int) -> torch.Tensor:
+        return torch.zeros(number, architecture.channels, side, side)
+
     removed: list[str] = []
     for factor in _active(values):
         if factor.remove_parts is not None:
-            removed += factor.remove_parts(values[factor.name], model, image)
+            removed += factor.remove_parts(values[factor.name], model, images)
     if not removed:
         return
     places = []

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ablate.errors import AblateError
 from ablate.identity import content_hash
-from ablate.own.syntax import file_hash, syntax_hash
+from ablate.own.syntax import file_hashes, syntax_hash
 from ablate.own.user_modules import Loader, Source, files_of, finder, read
 
 # What a part can be. The class of a part has one of these as its attribute `part`.
@@ -220,7 +220,7 @@ def texts_of_parts() -> dict[str, Texts]:
         texts_by_part[f"{part.kind} {part.name}"] = Texts(
             syntax=syntax_hash(texts),
             identity=part.identity,
-            files={name or main: file_hash(name, text) for name, text in texts.items()},
+            files={name or main: kept for name, kept in file_hashes(texts).items()},
         )
     return texts_by_part
 

@@ -91,7 +91,7 @@ def _leave_one_out(factors: Factors) -> Iterator[Settings]:
     yield factors.full
     for axis in factors.axes:
         options: list[Settings] = [{name: factors.baseline[name] for name in axis[0]}]
-        if "remove" in axis[0]:
+        if factors.removes_parts and "remove" in axis[0]:
             options = list(axis)
         for option in options:
             cell = {**factors.full, **option}

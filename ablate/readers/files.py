@@ -1,8 +1,8 @@
 """Reports in the files that scripts write: CSV, JSON lines and TensorBoard events.
 
-Files are read as they are: a file with another ending is read as CSV if its name ends in
-`.csv`, as TensorBoard events if it holds `tfevents`, otherwise as JSON lines. The last
-line may be half written, so it counts only if it is complete.
+A file is CSV if its name ends in `.csv`, TensorBoard events if it holds `tfevents`,
+otherwise JSON lines. While the script runs, the last line may be half written, so it counts
+only if it is complete.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
+from ablate.errors import AblateError
 from ablate.readers.reports import Report, number_in
 from ablate.records.own_parts import EPOCH, Reports
 
@@ -48,25 +49,26 @@ class FileReader:
     def new(self, *, ended: bool = False) -> list[Report]:
         """Reports of further epochs, in their order.
 
-        A row with all metrics is a report. If the metrics of an epoch stand in several
-        rows, the last number of each counts, once the script is in a later epoch.
+        An epoch is reported once the script is in a later one, or has ended: the last
+        number of each metric counts, whenever the files are read.
 
         Args:
             ended: whether the script writes no more.
 
         Raises:
-            AblateError: the number of an epoch is none of the script's.
+            AblateError: the number of an epoch is none of the script's, or a file
+                cannot be read.
         """
         paths = sorted(path for path in glob(self._pattern, recursive=True))
         state = tuple(_stamp(path) for path in paths)
         if state == self._state and not ended:
             return []
         self._state = state
-        epochs, whole = self._merged(paths)
+        epochs = self._merged(paths, ended=ended)
         reports = []
         while (number := self._known + 1) in epochs:
             metrics = epochs[number]
-            is_past = ended or number in whole or any(n > number for n in epochs)
+            is_past = ended or any(other > number for other in epochs)
             if not is_past or any(name not in metrics for name in self._metrics):
                 break
             reports.append(
@@ -76,27 +78,25 @@ class FileReader:
         return reports
 
     def _merged(
-        self, paths: Sequence[str]
-    ) -> tuple[dict[int, dict[str, float]], set[int]]:
-        """The numbers of each epoch, and the epochs that have them in one row."""
+        self, paths: Sequence[str], *, ended: bool
+    ) -> dict[int, dict[str, float]]:
+        """The numbers of each epoch."""
+        try:
+            rows = [row for path in paths for row in _rows(Path(path), ended=ended)]
+        except (csv.Error, ValueError, OSError) as error:
+            raise AblateError(f"{self._pattern} cannot be read: {error}") from error
+        self.columns = list(dict.fromkeys(column for row in rows for column in row))
+        numbers = [
+            next((row[key] for key in NUMBERS if key in row), None) for row in rows
+        ]
         epochs: dict[int, dict[str, float]] = {}
-        whole: set[int] = set()
-        columns: dict[str, None] = {}
-        unnumbered = 0
-        for path in paths:
-            for row in _rows(Path(path)):
-                columns |= dict.fromkeys(row)
-                number = next((row[key] for key in NUMBERS if key in row), None)
-                if number is None:
-                    unnumbered += 1
-                    epoch = unnumbered
-                else:
-                    epoch = self._reports.epoch(number)
-                epochs.setdefault(epoch, {}).update(row)
-                if all(name in row for name in self._metrics):
-                    whole.add(epoch)
-        self.columns = list(columns)
-        return epochs, whole
+        if all(number is None for number in numbers):
+            return dict(enumerate(rows, start=1))
+        for number, row in zip(numbers, rows, strict=True):
+            # A row without a number, such as that of a final test, is of no epoch.
+            if number is not None:
+                epochs.setdefault(self._reports.epoch(number), {}).update(row)
+        return epochs
 
     def problem(self) -> str:
         """Why no report was found, in words."""
@@ -119,13 +119,15 @@ def _stamp(path: str) -> tuple[str, int, int]:
     return path, status.st_size, status.st_mtime_ns
 
 
-def _rows(path: Path) -> Iterator[dict[str, float]]:
+def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
     """The numbers in a file, row by row, by normalised column."""
     try:
         content = path.read_bytes()
     except OSError:
         # The script has removed it, or writes it just now.
         return
+    if not ended and "tfevents" not in path.name:
+        content = content[: content.rfind(b"\n") + 1]
     read: Callable[[bytes], Iterator[Mapping[str, Any]]]
     if path.suffix == ".csv":
         read = _csv
@@ -147,13 +149,17 @@ def _as_number(value: Any) -> float | None:
     if isinstance(value, str):
         return number_in(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return None
     return None
 
 
 def _csv(content: bytes) -> Iterator[Mapping[str, Any]]:
-    whole = content[: content.rfind(b"\n") + 1].decode(errors="replace")
-    for row in csv.DictReader(io.StringIO(whole)):
+    # Some programs begin a file with a mark of its encoding.
+    text = content.decode("utf-8-sig", errors="replace")
+    for row in csv.DictReader(io.StringIO(text)):
         # None is the key of cells beyond the header.
         yield {column: cell or "" for column, cell in row.items() if column}
 

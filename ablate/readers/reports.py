@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+# Commas between groups of three digits; another one may be a decimal comma.
+THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,10 @@ class Report:
 
 def number_in(text: str) -> float | None:
     """The number that a text is; None if it is none."""
+    text = text.strip().rstrip("%")
+    if THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
     try:
-        return float(text.strip().rstrip("%").replace(",", ""))
+        return float(text)
     except ValueError:
         return None

@@ -306,6 +306,8 @@ class Factors:
     rows: tuple[Settings, ...] = ()
     # Factors whose levels change together: the first of one with the first of the others.
     together: tuple[tuple[str, ...], ...] = ()
+    # Whether `remove` is the built-in factor: leave-one-out then leaves out each part.
+    removes_parts: bool = False
     # Combinations of levels that are not trained.
     exclude: tuple[Settings, ...] = ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from ablate import factors
 from ablate.errors import unknown
 from ablate.factors.remove import NONE
 from ablate.records import Design, Factors, Level
@@ -32,8 +33,9 @@ def read_factors(
         )
     first = {name: listed[0] for name, listed in levels.items() if listed}
     last = {name: listed[-1] for name, listed in levels.items() if listed}
+    removes = removes_parts(context)
     removed = [level for level in levels.get("remove", ()) if level != NONE]
-    if design.two_levels and removed and context.trainer is None:
+    if design.two_levels and removed and removes:
         # The full model has all its parts.
         first["remove"], last["remove"] = removed[0], NONE
     baseline = _read_corner(context, "baseline", form.baseline, levels, first)
@@ -52,10 +54,20 @@ def read_factors(
         full=full,
         rows=rows,
         together=together,
+        removes_parts=removes,
         exclude=_read_exclude(context, levels),
     )
     _check_corners(context, read, design)
     return read
+
+
+def removes_parts(context: Context) -> bool:
+    """Whether the factor `remove` varies, and is the built-in one."""
+    if "remove" not in context.form.factors or context.form.trainer is not None:
+        return False
+    return not any(
+        factors.find("remove", backbone)[0].switch for backbone in context.backbones
+    )
 
 
 def _read_together(
@@ -72,26 +84,36 @@ def _read_together(
             ("together",),
             f"together is read by designs of levels, not by {reader}; leave it out",
         )
-    seen = set[str]()
+    names = [name for group in groups for name in group]
     for number, group in enumerate(groups):
         where: Where = ("together", number)
-        if len(group) < 2:
-            context.wrong(where, "together: a group has two factors or more")
         for name in group:
-            if name in seen:
+            if names.count(name) > 1:
                 context.wrong(where, f"together: {name} is named twice")
-            seen.add(name)
             if name not in levels:
                 context.wrong(where, partial(not_varied, name, levels))
-        lengths = {name: len(levels[name]) for name in group if name in levels}
-        if len(set(lengths.values())) > 1:
-            numbers = ", ".join(f"{name} has {n}" for name, n in lengths.items())
-            context.wrong(
-                where, f"together: factors need equally many levels, but {numbers}"
-            )
+        if len(group) < 2:
+            context.wrong(where, "together: a group has two factors or more")
+        elif all(name in levels for name in group):
+            _check_pairs(context, where, {name: levels[name] for name in group})
     if len(context.problems) > problems:
         return ()
     return tuple(tuple(group) for group in groups)
+
+
+def _check_pairs(
+    context: Context, where: Where, levels: Mapping[str, tuple[Level, ...]]
+) -> None:
+    """Checks that factors have equally many levels, and no two equal pairs of them."""
+    if len(set(map(len, levels.values()))) > 1:
+        numbers = ", ".join(f"{name} has {len(of)}" for name, of in levels.items())
+        context.wrong(
+            where, f"together: factors need equally many levels, but {numbers}"
+        )
+        return
+    pairs = list(zip(*levels.values(), strict=True))
+    if len(set(pairs)) < len(pairs):
+        context.wrong(where, "together: two pairs of levels are equal; leave one out")
 
 
 def _read_exclude(
@@ -130,8 +152,8 @@ def _check_corners(context: Context, factors: Factors, design: Design) -> None:
         if excluded and not context.problems:
             context.wrong(("exclude",), f"exclude: {excluded} excludes the {key}")
         for group in factors.together:
-            places = {factors.levels[name].index(corner[name]) for name in group}
-            if len(places) > 1:
+            options = zip(*(factors.levels[name] for name in group), strict=True)
+            if tuple(corner[name] for name in group) not in options:
                 context.wrong(
                     (key,),
                     f"{key}: {' and '.join(group)} change together, so their levels"

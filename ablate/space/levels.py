@@ -97,6 +97,9 @@ def _check_different(
         if other is None:
             continue
         if level_key(other) == level_key(level):
+            if any(name in group for group in context.form.together):
+                # It may stand beside several levels of the other factor.
+                continue
             problem = f"the level {shown(level)} is a duplicate"
         elif other == level:
             problem = (

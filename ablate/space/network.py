@@ -77,6 +77,8 @@ def expand_parts(context: Context, backbone: str, sizes: Mapping[str, Level]) ->
     levels = context.form.factors.get("remove", [])
     if context.form.trainer is not None or not any(map(_is_each, levels)):
         return
+    if backbone and factors.find("remove", backbone)[0].switch:
+        return
     expanded: list[Level] = [] if NONE in levels else [NONE]
     for index, level in enumerate(levels):
         if not _is_each(level):

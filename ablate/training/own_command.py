@@ -19,6 +19,7 @@ Python), or one that closes its output.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import queue
@@ -30,7 +31,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -129,7 +130,8 @@ class CommandTraining(OwnTraining):
         path.mkdir(exist_ok=True)
         self._output_folder = path / "output"
         if self._trainer.resume:
-            return Path(self._filled(self._trainer.resume)[-1])
+            own = registry.folder_of("trainer", self._trainer.name)
+            return Path(own, self._filled(self._trainer.resume)[-1])
         return path / "checkpoint"
 
     def epoch(self) -> Epoch:
@@ -214,7 +216,9 @@ class CommandTraining(OwnTraining):
             words[0] = sys.executable
         return words
 
-    def _filled(self, words: Sequence[str]) -> list[str]:
+    def _filled(
+        self, words: Sequence[str], escape: Callable[[str], str] = str
+    ) -> list[str]:
         """Words with the levels of the trial in their places."""
         recipe = recipe_of(self._trial, self._trainer)
         values: dict[str, object] = dict(self._trial.architecture.settings)
@@ -227,7 +231,7 @@ class CommandTraining(OwnTraining):
         }
         return [
             # In one pass, so that braces in a level stay.
-            re.sub(r"\{([^{}]*)\}", lambda match: _text(values[match[1]]), word)
+            re.sub(r"\{([^{}]*)\}", lambda match: escape(_text(values[match[1]])), word)
             for word in words
         ]
 
@@ -308,11 +312,9 @@ class CommandTraining(OwnTraining):
         if reports.patterns:
             self._reader = LineReader(reports, names)
         if reports.files:
-            (path,) = self._filled([reports.files])
-            folder = registry.folder_of("trainer", self._trainer.name)
-            self._files = FileReader(
-                reports, names, str(Path(folder, path)), known=len(self.epochs)
-            )
+            # Only what the user wrote is a pattern.
+            (path,) = self._filled([reports.files], glob.escape)
+            self._files = FileReader(reports, names, path, known=len(self.epochs))
 
     def _next_report(self) -> tuple[int, dict[str, Any]] | None:
         """The number of the next reported epoch, and its metrics.
@@ -540,6 +542,9 @@ def _watch(
             lines.put(report)
     except AblateError as error:
         lines.put(error)
+    except Exception as error:
+        # Nothing else would tell that no more reports come.
+        lines.put(AblateError(f"{type(error).__name__}: {error}"))
 
 
 def _read_lines(

@@ -74,24 +74,66 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_row_is_a_report(name: str, tmp_path: Path) -> None:
+def test_the_rows_of_a_file(name: str, tmp_path: Path) -> None:
     reader = FileReader(Reports(first=0), ["loss", "acc"], str(tmp_path / "*" / name))
     assert reader.new() == []
     assert "there is no file" in reader.problem()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / name).write_text(FILES[name])
     reports = [Report(1, {"loss": 0.5, "acc": 90}), Report(2, {"loss": 0.4, "acc": 91})]
-    assert reader.new() == reports
+    assert reader.new() == reports[:1], "the second epoch may go on"
     assert reader.new() == []
     later = FileReader(
         Reports(first=0), ["loss", "acc"], str(tmp_path / "*" / name), known=1
     )
-    assert later.new() == reports[1:]
-    assert later.new(ended=True) == []
-    assert "has no row of epoch 3" in later.problem()
+    assert later.new(ended=True)[:1] == reports[1:]
     other = FileReader(Reports(first=0), ["top1"], str(tmp_path / "*" / name))
     assert other.new() == []
     assert "has no column top1; it has epoch" in other.problem()
+
+
+def rows_read(tmp_path: Path, text: str, *, ended: bool = True) -> list[Report]:
+    (tmp_path / "log.csv").write_text(text)
+    reader = FileReader(Reports(), ["acc"], str(tmp_path / "log.csv"))
+    return reader.new(ended=ended)
+
+
+def test_numbers_do_not_depend_on_when_a_file_is_read(tmp_path: Path) -> None:
+    rows = ["epoch,acc", "1,0.1", "1,0.9", "2,0.2", "2,0.8"]
+    expected = [Report(1, {"acc": 0.9}), Report(2, {"acc": 0.8})]
+    assert rows_read(tmp_path, "\n".join(rows)) == expected
+    path = tmp_path / "log.csv"
+    path.write_text("")
+    reader = FileReader(Reports(), ["acc"], str(path))
+    reports = []
+    for number in range(1, len(rows) + 1):
+        path.write_text("\n".join(rows[:number]) + "\n")
+        reports += reader.new()
+    assert reports + reader.new(ended=True) == expected
+
+
+def test_a_row_without_an_epoch_is_of_no_epoch(tmp_path: Path) -> None:
+    text = "epoch,acc\n1,0.5\n2,0.6\n,0.9\n"
+    assert [r.metrics["acc"] for r in rows_read(tmp_path, text)] == [0.5, 0.6]
+    # Without any number, each row is an epoch.
+    text = "acc\n0.5\n0.6\n"
+    assert [r.epoch for r in rows_read(tmp_path, text)] == [1, 2]
+
+
+def test_the_last_row_counts_when_the_script_has_ended(tmp_path: Path) -> None:
+    text = "epoch,acc\n1,0.5\n2,0.6"
+    assert [r.epoch for r in rows_read(tmp_path, text, ended=False)] == []
+    assert [r.epoch for r in rows_read(tmp_path, text)] == [1, 2]
+
+
+def test_commas_and_large_numbers(tmp_path: Path) -> None:
+    assert rows_read(tmp_path, 'epoch,acc\n1,"1,234.5"\n')[0].metrics == {"acc": 1234.5}
+    assert rows_read(tmp_path, 'epoch,acc\n1,"0,5"\n') == [], "perhaps 0.5"
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"epoch": 1, "acc": 1' + "0" * 400 + "}\n")
+    assert FileReader(Reports(), ["acc"], str(path)).new(ended=True) == []
+    with pytest.raises(AblateError, match="cannot be read: field larger"):
+        rows_read(tmp_path, f"epoch,acc\n1,{'9' * 200_000}\n")
 
 
 def test_the_rows_of_lightning_are_merged(tmp_path: Path) -> None:
@@ -190,6 +232,16 @@ def test_a_script_that_writes_a_file(use: Use, run: Run, options: Options) -> No
 
 
 @pytest.mark.slow
+def test_the_folder_of_the_store_is_no_pattern(use: Use, tmp_path: Path) -> None:
+    from ablate import pipeline, space
+
+    use(PARTS, script=TIMM.replace("SLEEP", "pass"))
+    declared = space.load(SPACE.replace("seeds: 2", "seeds: 1"), "own.yaml")
+    options = Options(tmp_path / "g[1]", executor="inline")
+    assert pipeline.run(declared, "own.yaml", options).trained == 2
+
+
+@pytest.mark.slow
 def test_it_is_interrupted_and_resumes(use: Use, run: Run, options: Options) -> None:
     use(PARTS, script=TIMM.replace("SLEEP", "time.sleep(0.6)"))
     text = SPACE.replace("seeds: 2", "seeds: 1")
@@ -259,7 +311,13 @@ def test_a_trial_without_reports_says_why(
         ("reads=", 'pattern="loss", #', "no pattern has the group of the metric"),
         ("reads=", "#", "first= and every= go with pattern= or reads="),
         ("first=0", "every=0", "every= is 1 or more"),
-        ("{output}/*/s", "{outptu}/s", "unknown placeholder 'outptu'"),
+        ("--output {output}", "--output {outptu}", "unknown placeholder 'outptu'"),
+        ("{output}/*/s", "runs/s", "must begin with {output}/"),
+        (
+            "{output}/run/last",
+            "run/last",
+            "'run/last.json', must be a file of the trial",
+        ),
         ('{"rate"', '{"output": [1], "rate"', "{output} has a meaning of its own"),
     ],
 )

@@ -192,6 +192,43 @@ def test_attention_that_returns_a_tuple_is_removed(use: Use) -> None:
         build(resolve("mixed", 8, 1, 10, {"remove": "layer.self_attn"}))
 
 
+TIME_FIRST = """
+import torch
+from torch import nn
+import ablate
+
+class TimeFirst(nn.Module):
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.emb = nn.Linear(8, 16)
+        self.mix = nn.Linear(16, 16)
+        self.fold = Fold()
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x):
+        x = self.emb(x[:, 0].transpose(0, 1))
+        return self.head(self.fold(self.mix(x))[-1])
+
+class Fold(nn.Module):
+    def forward(self, x):
+        return x.flatten(0, 1).reshape(x.shape)
+
+@ablate.backbone(image_size=8)
+def time_first(image_size, channels, classes):
+    return TimeFirst(channels, classes)
+"""
+
+
+def test_the_batch_may_be_another_dimension(use: Use) -> None:
+    use(TIME_FIRST)
+    for parts in ("emb", "mix", "emb, mix"):
+        settings = {"remove": parts, "remove.becomes": "zeros"}
+        network = build(resolve("time_first", 8, 1, 10, settings))
+        assert network(torch.rand(5, 1, 8, 8)).shape == (5, 10)
+    with pytest.raises(Infeasible, match="maps 2 x 8 to 2 x 16"):
+        build(resolve("time_first", 8, 1, 10, {"remove": "emb"}))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -132,6 +132,18 @@ def test_a_switch_takes_the_place_of_a_factor_of_its_name(use: Use) -> None:
     assert not factor.switch
 
 
+def test_a_switch_named_remove_is_an_ordinary_factor(use: Use) -> None:
+    use(SMALL.replace("gate", "remove"))
+    text = SPACE.replace("gate: [false, true]", "remove: [false, true]")
+    cells = planned(text.replace("seeds: 1", "design: leave-one-out\nseeds: 1")).cells
+    assert [dict(cell.levels) for cell in cells] == [
+        {"norm": "layer", "remove": True},
+        {"norm": "batch", "remove": True},
+        {"norm": "layer", "remove": False},
+    ]
+    assert all(cell.trials for cell in cells)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

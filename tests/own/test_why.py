@@ -209,6 +209,16 @@ def test_trials_of_before_keep_their_hashes(
         "import inspect\n",
         "from inspect import getsource as g\n",
         "import sys\nx = getattr(sys, '__doc__')\n",
+        "import operator\nx = operator.attrgetter('a.__doc__')\n",
+        "x = '{0.__doc__}'.format(f)\n",
+        "def f(): 'x'\nf.__code__.co_consts[0]\n",
+        "import sys\nx = open(sys.argv[0], 'rb').read()\n",
+        "import pkgutil\nx = pkgutil.get_data('h', 'h.py')\n",
+        "import defopt\ndef main(*, lr): ':param int lr: x'\ndefopt.run(main)\n",
+        "try:\n    f()\nexcept E as breakpoint:\n    breakpoint()\n",
+        "match f:\n    case breakpoint:\n        breakpoint()\n",
+        "import sys\nsys.breakpointhook = f\nbreakpoint()\n",
+        "import builtins\nbuiltins.breakpoint = f\nbreakpoint()\n",
         "import torch\n@torch.jit.script\ndef f(x):\n    return x\n",
         "def breakpoint(): print(1)\nbreakpoint()\n",
         "from helpers import *\nbreakpoint()\n",
@@ -250,6 +260,38 @@ def test_a_file_that_may_read_itself_counts_as_it_is(text: str) -> None:
 )
 def test_different_programs_differ(first: str, other: str) -> None:
     assert syntax_hash({"": first}) != syntax_hash({"": other})
+
+
+@pytest.mark.parametrize(
+    "helper",
+    [
+        "def lr_of(f):\n    return float(f.__doc__)\n",
+        "from m import __doc__\n",
+        "from torch.jit import script\n",
+        "import mine\nx = open(mine.__file__).read()\n",
+    ],
+)
+def test_one_file_may_read_another(helper: str) -> None:
+    files = {"": "def f():\n    'doc'\n", "helper.py": helper}
+    other = {"": "def f():\n    'other'\n", "helper.py": helper}
+    assert syntax_hash(files) != syntax_hash(other)
+    assert syntax_hash({**files, "helper.py": "x = 1"}) == syntax_hash(
+        {**other, "helper.py": "x = 1"}
+    )
+
+
+def test_what_python_reads_of_comments_counts() -> None:
+    script = "# -*- coding: utf-8 -*-\nprint(len('x'))\n"
+    assert syntax_hash({"a.py": script}) != syntax_hash(
+        {"a.py": script.replace("utf-8", "latin-1")}
+    )
+    program = "#!/usr/bin/env python3\nprint(1)\n"
+    assert syntax_hash({"a.py": program}) != syntax_hash(
+        {"a.py": program.replace("python3", "python3 -O")}
+    )
+    assert syntax_hash({"a.py": f"# a comment\n{script[24:]}"}) == syntax_hash(
+        {"a.py": script[24:]}
+    )
 
 
 def test_a_file_of_data_counts_as_it_is() -> None:

@@ -79,6 +79,12 @@ def test_two_level_designs() -> None:
         assert found[0] == (12, 3, 0)
 
 
+def test_a_level_may_stand_beside_several() -> None:
+    text = TOGETHER.replace("[12, 16, 24]", "[12, 12, 24]")
+    found = [cell[:2] for cell in pairs(f"{text}design: one-at-a-time\n")]
+    assert found == [(12, 3), (12, 4), (24, 6), (12, 3)]
+
+
 def test_a_random_design() -> None:
     text = f"{TOGETHER}design: {{name: random, cells: 5}}\n"
     found = pairs(text)
@@ -141,6 +147,7 @@ def test_they_are_kept_in_the_store_and_count_as_changes() -> None:
             "size.heads is named twice",
         ),
         ("together: [size.width, size.heads]", "together.0"),
+        ("together: [[size.width, again]]", "unknown factor 'again'"),
         (
             "together: [[size.width, size.heads]]\nbaseline: {size.width: 16}",
             "must stand at the same place in their lists",
