@@ -121,6 +121,7 @@ def test_a_trial_that_does_not_exist(
     assert message in err
 
 
+@pytest.mark.proof
 def test_a_profile(folder: Path) -> None:
     code, out, err = shell(
         folder, "try", "mine.yaml", "--epochs", "2", "--profile", "trace.json"
@@ -140,6 +141,7 @@ def test_a_profile(folder: Path) -> None:
     assert "--profile: too few steps" in err
 
 
+@pytest.mark.proof
 def test_the_error_of_a_trainer_and_its_debugger(folder: Path) -> None:
     (folder / "fn.yaml").write_text(OWN)
     (folder / "fn.py").write_text(TRAINER)
@@ -154,6 +156,7 @@ def test_the_error_of_a_trainer_and_its_debugger(folder: Path) -> None:
     assert "{'width': 8}" in out
 
 
+@pytest.mark.proof
 def test_a_breakpoint_of_the_user(folder: Path) -> None:
     (folder / "fn.yaml").write_text(OWN)
     broken = TRAINER.replace("        print(", "        breakpoint()\n        print(")
@@ -164,6 +167,7 @@ def test_a_breakpoint_of_the_user(folder: Path) -> None:
     assert "(Pdb) 42" in out + err
 
 
+@pytest.mark.proof
 def test_a_command_has_the_terminal(folder: Path) -> None:
     (folder / "fn.yaml").write_text(OWN.replace("mlp", "script"))
     (folder / "fn.py").write_text(COMMAND)

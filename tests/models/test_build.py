@@ -19,7 +19,8 @@ def test_an_ignored_parameter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
     layout = honest["layout"]
     assert layout.join_branches is not None
     careless = replace(layout, join_branches=lambda values, before: before)
-    monkeypatch.setattr(factors, "catalogue", lambda: {**honest, "layout": careless})
+    changed = {**honest, "layout": careless}
+    monkeypatch.setattr(factors, "catalogue", lambda backbone="": changed)
     with pytest.raises(UnreadParameter, match="did not read layout = parallel"):
         build(
             Architecture(

@@ -241,7 +241,7 @@ def test_the_folder_of_the_store_is_no_pattern(use: Use, tmp_path: Path) -> None
     assert pipeline.run(declared, "own.yaml", options).trained == 2
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_it_is_interrupted_and_resumes(use: Use, run: Run, options: Options) -> None:
     use(PARTS, script=TIMM.replace("SLEEP", "time.sleep(0.6)"))
     text = SPACE.replace("seeds: 2", "seeds: 1")
