@@ -44,12 +44,8 @@ RUN = {
     for text, command in COMMANDS.items()
     if command.page not in TUTORIALS and text not in ELSEWHERE and not command.needs_ray
 }
-# They take about five seconds each.
-LONG = (
-    "ablate cost FILE --timing",
-    "ablate cost search_spaces/augvit/table2.yaml",
-    "ablate run search_spaces/search.yaml",
-)
+# Those of the README; the others are proofs.
+OFTEN = {text for text, command in RUN.items() if command.page == "README.md"}
 
 
 @pytest.mark.slow
@@ -57,8 +53,12 @@ LONG = (
 @pytest.mark.parametrize(
     "text",
     [
-        *(text for text in RUN if text not in LONG),
-        *(pytest.param(text, marks=pytest.mark.proof) for text in LONG),
+        *(text for text in RUN if text in OFTEN),
+        *(
+            pytest.param(text, marks=pytest.mark.proof)
+            for text in RUN
+            if text not in OFTEN
+        ),
     ],
 )
 def test_it_runs(
