@@ -12,7 +12,7 @@ from ablate.errors import AblateError
 from ablate.own import registry
 from ablate.pipeline import Options, Preview
 from ablate.progress_bar import ProgressBar, in_notebook
-from ablate.records import Cost, Settings, Space, python_values
+from ablate.records import Architecture, Cost, Settings, Space, python_values
 from ablate.results.study import Study
 from ablate.text import advice
 
@@ -189,19 +189,9 @@ def create_model(
         Infeasible: the settings cannot be built together.
         AblateError: a level is not allowed, or would change nothing.
     """
-    from ablate.families import find, resolve
     from ablate.models import build
 
-    size = image_size or find(backbone).image_size(backbone)
-    return build(
-        resolve(
-            backbone,
-            size,
-            channels,
-            classes,
-            factors.check(settings or {}, backbone),
-        )
-    )
+    return build(_architecture(backbone, settings, image_size, channels, classes))
 
 
 def model_cost(
@@ -227,15 +217,19 @@ def model_cost(
         AblateError: a level is not allowed, or would change nothing.
     """
     from ablate.cost import count
+
+    return count(_architecture(backbone, settings, image_size, channels, classes))
+
+
+def _architecture(
+    backbone: str,
+    settings: Settings | None,
+    image_size: int | None,
+    channels: int,
+    classes: int,
+) -> Architecture:
     from ablate.families import find, resolve
 
     size = image_size or find(backbone).image_size(backbone)
-    return count(
-        resolve(
-            backbone,
-            size,
-            channels,
-            classes,
-            factors.check(settings or {}, backbone),
-        )
-    )
+    checked = factors.check(settings or {}, backbone)
+    return resolve(backbone, size, channels, classes, checked)

@@ -117,7 +117,11 @@ class Trainer:
             )
 
     def _check_factors(self, subject: str) -> None:
-        _check_names(subject, self.factors)
+        _check_names(
+            subject,
+            self.factors,
+            "if your trainer reads this field of the recipe, list it in recipe=[...]",
+        )
         for name in self.factors:
             if name in {metric.name for metric in self.metrics}:
                 raise AblateError(
@@ -440,7 +444,7 @@ def backbone(
         called = name or _name_of(function)
         allowed = _allowed(factors or {})
         subject = f"backbone '{called}'"
-        _check_names(subject, allowed)
+        _check_names(subject, allowed, "use another name")
         signature = inspect.signature(function)
         try:
             signature.bind(image_size, 3, 1000, **allowed)
@@ -597,8 +601,12 @@ def _defaults(
     return defaults
 
 
-def _check_names(subject: str, names: Iterable[str]) -> None:
-    """Raises AblateError if factors cannot have these names."""
+def _check_names(subject: str, names: Iterable[str], advice: str) -> None:
+    """Raises AblateError if factors cannot have these names.
+
+    Args:
+        advice: what to do about a name of built-in training.
+    """
     # SQLite does not tell the columns `Depth` and `depth` apart.
     lower = [name.lower() for name in names]
     for name in names:
@@ -615,8 +623,7 @@ def _check_names(subject: str, names: Iterable[str]) -> None:
         if name.partition(".")[0] in ("recipe", "data", "backbone", "pretrained"):
             raise AblateError(
                 f"{subject}: '{name}' is a key of built-in training, so a factor"
-                " cannot have this name; if your trainer reads this field of the"
-                " recipe, list it in recipe=[...]"
+                f" cannot have this name; {advice}"
             )
 
 

@@ -237,7 +237,7 @@ def try_(
     levels = trial.architecture.settings
     shown = " ".join(f"{name}={level_text(level)}" for name, level in levels.items())
     tell(f"row {row}, seed {trial.seed}: {shown or trial.architecture.backbone}")
-    if is_command(trial.architecture.trainer):
+    if _is_command(trial.architecture.trainer):
         if profile is not None:
             raise AblateError(
                 "--profile is for training in this process; this trainer is a command"
@@ -247,7 +247,10 @@ def try_(
         table = train(
             trial, declared, epochs=epochs, profile_to=profile, hear=_tell_epoch
         )
-    except Exception:
+    except Exception as error:
+        if isinstance(error, AblateError) and not pdb:
+            # Its message says what is wrong.
+            raise
         traceback.print_exc()
         if pdb:
             import pdb as debugger
@@ -264,7 +267,7 @@ def try_(
         tell(f"wrote {profile}; open it in https://ui.perfetto.dev or chrome://tracing")
 
 
-def is_command(trainer: str) -> bool:
+def _is_command(trainer: str) -> bool:
     """Whether a trainer of the user runs in a process of its own."""
     from ablate.parts import trainer_named
 

@@ -101,10 +101,18 @@ def edit(
         network.get_submodule(name).register_forward_hook(_recorder(calls[name]))
         for name in names
     ]
-    # Two sizes of a batch show which dimension of a shape is the batch.
-    whole = [_shape(_run(network, images(batch))) for batch in BATCHES]
-    for handle in handles:
-        handle.remove()
+    try:
+        # Two sizes of a batch show which dimension of a shape is the batch.
+        whole = [_shape(_run(network, images(batch))) for batch in BATCHES]
+    except Exception as error:
+        # A user's network raises its own type of error.
+        raise Infeasible(
+            f"the network does not run on {BATCHES[0]} and {BATCHES[1]} images of zeros:"
+            f" {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        for handle in handles:
+            handle.remove()
     becomes = str(values["becomes"])
     for name in names:
         network.set_submodule(name, _instead(name, becomes, calls[name]))

@@ -9,8 +9,8 @@ checkpoint or a store never names a module to import.
 The meaning of a part's files (`own.syntax`) is part of the identity of every trial that
 uses the part, unless the part declares a `revision`, which then takes its place. The
 identity is the hash of the first text of this meaning that the store has seen, so that a
-comment changes no trial, and trials of before this rule keep their hashes. Workers get the content
-from the driver, so they never run other code than the driver planned with.
+comment changes no trial, and trials of before this rule keep their hashes. Workers get the
+content from the driver, so they never run other code than the driver planned with.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from functools import lru_cache
 from ablate.identity import content_hash, text_hash
 
 # Names by which a program reads docstrings, texts or line numbers, its own or those of
-# another file. The second line has packages that do so.
+# another file. The last line has packages that do so.
 READS_TEXT = frozenset(
     "__doc__ __loader__ __spec__ __code__ get_source getdoc getsource getsourcelines"
     " getcomments findsource linecache inspect doctest pydoc pkgutil f_lineno"
@@ -41,6 +41,13 @@ def syntax_hash(files: Mapping[str, str]) -> str:
 
 def file_hashes(files: Mapping[str, str]) -> dict[str, str]:
     """The hash of each file's meaning, by name."""
+    return dict(_hashes(tuple(sorted(files.items()))))
+
+
+@lru_cache(maxsize=256)
+def _hashes(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    # A plan asks for them once per cell.
+    files = dict(items)
     names: set[str] = set()
     for name, text in files.items():
         if _is_python(name):
@@ -76,7 +83,8 @@ def _names_in(text: str) -> frozenset[str]:
     try:
         return frozenset(_names(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
+        # What it reads is not known, so it may read the docstrings of the others.
+        return frozenset({"__doc__"})
 
 
 def _names(tree: ast.AST) -> Iterator[str]:

@@ -32,7 +32,8 @@ class FileReader:
         reports: how the script numbers its epochs.
         metrics: names of the metrics; a column's letters other than digits, letters and
             `_` count as `_`.
-        pattern: path of the files, with wildcards; read in the order of their names.
+        pattern: path of the files, with wildcards; the file that was changed last is
+            read last.
         known: how many epochs have been reported before.
     """
 
@@ -43,7 +44,7 @@ class FileReader:
         self._metrics = metrics
         self._pattern = pattern
         self._known = known
-        self._state: tuple[tuple[str, int, int], ...] = ()
+        self._state: tuple[tuple[int, int, str], ...] = ()
         self.columns: list[str] = []
 
     def new(self, *, ended: bool = False) -> list[Report]:
@@ -59,8 +60,10 @@ class FileReader:
             AblateError: the number of an epoch is none of the script's, or a file
                 cannot be read.
         """
-        paths = sorted(path for path in glob(self._pattern, recursive=True))
-        state = tuple(_stamp(path) for path in paths)
+        # As `version_10` is younger than `version_9`, whatever their order as texts.
+        stamps = sorted(_stamp(path) for path in glob(self._pattern, recursive=True))
+        paths = [path for _, _, path in stamps]
+        state = tuple(stamps)
         if state == self._state and not ended:
             return []
         self._state = state
@@ -86,16 +89,16 @@ class FileReader:
         except (csv.Error, ValueError, OSError) as error:
             raise AblateError(f"{self._pattern} cannot be read: {error}") from error
         self.columns = list(dict.fromkeys(column for row in rows for column in row))
-        numbers = [
-            next((row[key] for key in NUMBERS if key in row), None) for row in rows
-        ]
-        epochs: dict[int, dict[str, float]] = {}
-        if all(number is None for number in numbers):
+        rows = [row for row in rows if any(name in row for name in self._metrics)]
+        # One key for all rows: where some have an epoch, a step is no epoch.
+        key = next((key for key in NUMBERS if any(key in row for row in rows)), None)
+        if key is None:
             return dict(enumerate(rows, start=1))
-        for number, row in zip(numbers, rows, strict=True):
+        epochs: dict[int, dict[str, float]] = {}
+        for row in rows:
             # A row without a number, such as that of a final test, is of no epoch.
-            if number is not None:
-                epochs.setdefault(self._reports.epoch(number), {}).update(row)
+            if key in row:
+                epochs.setdefault(self._reports.epoch(row[key]), {}).update(row)
         return epochs
 
     def problem(self) -> str:
@@ -111,12 +114,14 @@ class FileReader:
         return f"{self._pattern} has no row of epoch {self._known + 1}"
 
 
-def _stamp(path: str) -> tuple[str, int, int]:
+def _stamp(path: str) -> tuple[int, int, str]:
+    """When a file was changed, its size, and its path."""
     try:
         status = Path(path).stat()
     except OSError:
-        return path, 0, 0
-    return path, status.st_size, status.st_mtime_ns
+        # The script has removed it just now.
+        return 0, 0, path
+    return status.st_mtime_ns, status.st_size, path
 
 
 def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
@@ -179,6 +184,7 @@ def _events(content: bytes) -> Iterator[Mapping[str, Any]]:
 
     Each record is its length (8 bytes), a check sum (4), the event, a check sum (4).
     """
+    from google.protobuf.message import DecodeError
     from tensorboardX.proto.event_pb2 import Event
 
     start = 0
@@ -189,9 +195,8 @@ def _events(content: bytes) -> Iterator[Mapping[str, Any]]:
             return
         try:
             event = Event.FromString(content[start + 12 : end])
-        except Exception:
-            # protobuf's own errors have no common class in all versions.
-            return
+        except DecodeError as error:
+            raise ValueError(f"byte {start} begins no TensorBoard event") from error
         start = end + 4
         row: dict[str, Any] = {}
         for value in event.summary.value:

@@ -573,13 +573,15 @@ def json_schema() -> dict[str, Any]:
     _describe(schema)
     schema = _in_one_line(schema)
     levels: dict[str, dict[str, Any]] = {}
+    # A switch of a user's backbone may have the name of another factor.
+    choices: dict[str, list[dict[str, Any]]] = {}
     for backbone in ("", *registry.of_kind("backbone")):
         for name, (_, parameter) in factors.parameters(backbone).items():
             level = {**parameter.allowed.schema(), "description": parameter.about}
-            other = levels.setdefault(name, level)
-            if other != level:
-                # A switch of a user's backbone has the name of another factor.
-                levels[name] = {"anyOf": [other, level]}
+            if level not in choices.setdefault(name, []):
+                choices[name].append(level)
+    for name, of_name in choices.items():
+        levels[name] = of_name[0] if len(of_name) == 1 else {"anyOf": of_name}
     recipe = schema["$defs"]["RecipeForm"]["properties"]
     for field_name, field_schema in recipe.items():
         if field_name != "preset":

@@ -4,10 +4,10 @@ What it guarantees: the process ends with the worker, however the worker ends. A
 reported once. A script that keeps its own checkpoint goes on from it.
 
 How: the script prints a line of JSON after each epoch, or what a pattern finds, or writes
-a file that is read (`readers`). It may run ahead of what ablate
-has read. When it is stopped, the rest of its reports is read and written down. After a
-kill, its checkpoint may be ahead of the reports: if it resumes beyond an epoch that was
-never reported, its checkpoint is removed and the trial begins again.
+a file that is read (`readers`). It may run ahead of what ablate has read. When it is
+stopped, the rest of its reports is read and written down. After a kill, its checkpoint may
+be ahead of the reports: if it resumes beyond an epoch that was never reported, its
+checkpoint is removed and the trial begins again.
 
 A script that fails before its first report although it had a checkpoint begins again
 too: the checkpoint may be damaged.

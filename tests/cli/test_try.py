@@ -156,6 +156,15 @@ def test_the_error_of_a_trainer_and_its_debugger(folder: Path) -> None:
     assert "{'width': 8}" in out
 
 
+def test_a_message_is_no_traceback(folder: Path, say: Say) -> None:
+    text = SPACE.replace("{name: digits, train_images: 100, test_images: 50}", "mnist")
+    (folder / "mine.yaml").write_text(text)
+    code, _, err = say("try", "mine.yaml")
+    assert code == 2
+    assert "mnist" in err
+    assert "Traceback" not in err
+
+
 @pytest.mark.proof
 def test_a_breakpoint_of_the_user(folder: Path) -> None:
     (folder / "fn.yaml").write_text(OWN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,44 @@ def test_events_of_tensorboard(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-3])
     cut = FileReader(reports, ["val_loss", "acc"], str(tmp_path / "*tfevents*"))
     assert [report.epoch for report in cut.new(ended=True)] == [1]
+
+
+def test_a_file_of_events_that_is_damaged_is_named(tmp_path: Path) -> None:
+    content = (8).to_bytes(8, "little") + b"\0" * 4 + b"\xff" * 8 + b"\0" * 4
+    (tmp_path / "tfevents.1").write_bytes(content)
+    reader = FileReader(Reports(), ["loss"], str(tmp_path / "tfevents*"))
+    with pytest.raises(AblateError, match="byte 0 begins no TensorBoard event"):
+        reader.new(ended=True)
+
+
+def test_an_epoch_that_is_a_tag_of_its_own_is_no_number(tmp_path: Path) -> None:
+    """Lightning logs the epoch as a scalar, at steps of its own."""
+    from tensorboardX import SummaryWriter
+
+    writer = SummaryWriter(str(tmp_path))
+    for epoch, step in enumerate((10, 20)):
+        writer.add_scalar("epoch", epoch, step)
+        writer.add_scalar("loss", 1 / step, step)
+    writer.close()
+    reader = FileReader(
+        Reports(first=10, every=10), ["loss"], str(tmp_path / "*tfevents*")
+    )
+    assert [report.epoch for report in reader.new(ended=True)] == [1, 2]
+
+
+def test_where_some_rows_have_an_epoch_a_step_is_none(tmp_path: Path) -> None:
+    text = "epoch,step,acc\n1,10,0.5\n2,20,0.6\n,30,0.9\n"
+    reports = rows_read(tmp_path, text)
+    assert [(r.epoch, r.metrics["acc"]) for r in reports] == [(1, 0.5), (2, 0.6)]
+
+
+def test_the_file_that_was_changed_last_is_read_last(tmp_path: Path) -> None:
+    for seconds, version, acc in ((1, 2, 0.1), (2, 10, 0.9)):
+        path = tmp_path / f"version_{version}.csv"
+        path.write_text(f"epoch,acc\n1,{acc}\n")
+        os.utime(path, (seconds, seconds))
+    reader = FileReader(Reports(), ["acc"], str(tmp_path / "version_*.csv"))
+    assert reader.new(ended=True) == [Report(1, {"acc": 0.9})]
 
 
 # As timm's train.py: epochs from 0, one CSV per run, and --resume needs a file.

@@ -192,6 +192,16 @@ def test_attention_that_returns_a_tuple_is_removed(use: Use) -> None:
         build(resolve("mixed", 8, 1, 10, {"remove": "layer.self_attn"}))
 
 
+def test_a_network_that_cannot_be_tried_is_refused(use: Use) -> None:
+    use(
+        OWN.replace(
+            "        x = self.act", "        assert len(x) == 1\n        x = self.act"
+        )
+    )
+    with pytest.raises(Infeasible, match="does not run on 2 and 3 images"):
+        build(resolve("mixed", 8, 1, 10, {"remove": "attn"}))
+
+
 TIME_FIRST = """
 import torch
 from torch import nn

@@ -151,7 +151,11 @@ def test_a_switch_named_remove_is_an_ordinary_factor(use: Use) -> None:
         ("norm, gate", "norm, gate, more", "missing a required argument: 'more'"),
         ("width=6", "width=0", "the default width = 0 is not a level"),
         ('"gate": [', '"Norm": [True], "gate": [', "differ only in capital letters"),
-        ('"gate": [', '"data.x": [True], "gate": [', "a key of built-in training"),
+        (
+            '"gate": [',
+            '"data.x": [True], "gate": [',
+            "cannot have this name; use another name",
+        ),
         ('["batch", "layer"]', "[]", "factor 'norm': list its levels"),
     ],
 )
@@ -167,6 +171,16 @@ def test_a_switch_without_a_default_must_be_named(use: Use) -> None:
     use(SMALL.replace("width=6", "width"))
     assert "width has no default" in planned(SPACE).cells[0].note
     assert planned(SPACE + "fixed: {width: 6}\n").cells[0].trials
+
+
+def test_the_schema_knows_the_levels_of_each_backbone(use: Use) -> None:
+    use(SMALL)
+    levels = space.json_schema()["properties"]["fixed"]["properties"]
+    assert levels["gate"]["enum"] == [False, True]
+    built_in, own = levels["norm"]["anyOf"]
+    assert own["enum"] == ["batch", "layer"]
+    assert "rms" in built_in["enum"]
+    assert len(levels["width"]["anyOf"]) == 2
 
 
 def test_a_network_and_its_cost_from_python(use: Use) -> None:

@@ -269,6 +269,7 @@ def test_different_programs_differ(first: str, other: str) -> None:
         "from m import __doc__\n",
         "from torch.jit import script\n",
         "import mine\nx = open(mine.__file__).read()\n",
+        "this is no Python (\n",
     ],
 )
 def test_one_file_may_read_another(helper: str) -> None:
