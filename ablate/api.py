@@ -89,6 +89,8 @@ def run(
     max_joules: float | None = None,
     max_price: float | None = None,
     device_hour: float | None = None,
+    rows: Sequence[int] = (),
+    seeds: Sequence[int] = (),
     progress: bool | None = None,
 ) -> Study:
     """Trains the trials of a space that have no result, and returns its results.
@@ -110,6 +112,8 @@ def run(
         max_price: the most that all runs may cost; it needs `device_hour`.
         device_hour: the price of a GPU for an hour, or of a CPU core if trials use no
             GPU.
+        rows: train trials of these rows only; by default of all.
+        seeds: train trials with these seeds only; by default with all.
         progress: show a bar on stderr; by default only in notebooks.
 
     Raises:
@@ -133,6 +137,8 @@ def run(
             price=max_price,
             device_hour=device_hour,
         ),
+        rows=tuple(rows),
+        seeds=tuple(seeds),
     )
     if progress is None:
         progress = in_notebook()

@@ -59,6 +59,9 @@ __all__ = [
 ]
 
 
+UNFINISHED = (Status.PLANNED, Status.RUNNING)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of a run, in numbers of trials.
@@ -69,7 +72,9 @@ class Outcome:
             trained during the run.
         trained: trials that this run completed, pruned, or found to diverge.
         unfinished: trials that are planned or running.
-        interrupted: whether trials or proposals are left for another run.
+        interrupted: whether trials or proposals are left for another run that this run
+            should have trained.
+        not_chosen: trials among the unfinished ones that this run was not to train.
         undiagnosed: completed trials that still lack the requested diagnostics.
         exhausted: the limit of the budget that ended the run, as `--max-trials 20`.
         gave_up: the error in which all of the first trials ended, so that the run
@@ -83,6 +88,7 @@ class Outcome:
     failed: int
     unfinished: int
     interrupted: bool
+    not_chosen: int = 0
     undiagnosed: int = 0
     exhausted: str = ""
     gave_up: str = ""
@@ -165,11 +171,11 @@ def run(
                     preview, study_id, options, store, chosen, hooks, recorder
                 )
         outcome = _outcome(
-            declared, store.reader, recorder, all_handed_out=all_handed_out
+            preview, store.reader, recorder, all_handed_out=all_handed_out
         )
         # `register` has cleared `finished_at`, which an earlier run may have set. Failed
         # trials are left to the next run, but a search has proposed all of its cells.
-        if not outcome.interrupted:
+        if not outcome.interrupted and not outcome.not_chosen:
             store.writer.finish(study_id)
     return outcome
 
@@ -324,16 +330,21 @@ def _train(
 
 
 def _outcome(
-    declared: Space, reader: Reader, recorder: Recorder, *, all_handed_out: bool
+    preview: Preview, reader: Reader, recorder: Recorder, *, all_handed_out: bool
 ) -> Outcome:
     """The outcome of a run, counted by the stored status of its trials."""
+    declared = preview.plan.space
     states = reader.study(declared.name).by_status
     undiagnosed = 0
     if declared.diagnostics.names:
         undiagnosed = reader.undiagnosed(declared.name, declared.diagnostics.names)
     total = sum(states.values())
     failed = states.get(Status.FAILED, 0)
-    unfinished = states.get(Status.PLANNED, 0) + states.get(Status.RUNNING, 0)
+    unfinished = sum(states.get(status, 0) for status in UNFINISHED)
+    not_chosen = 0
+    if preview.not_chosen:
+        left = reader.known(preview.not_chosen, with_epochs=False).values()
+        not_chosen = sum(trial.status in UNFINISHED for trial in left)
     # Only trials of this run: other drivers may have trained some meanwhile.
     trained = sum(
         status in (*WITH_RESULT, Status.PRUNED) for status in recorder.ended.values()
@@ -345,7 +356,8 @@ def _outcome(
         trained=trained,
         failed=failed,
         unfinished=unfinished,
-        interrupted=not all_handed_out or unfinished > 0,
+        interrupted=not all_handed_out or unfinished > not_chosen,
+        not_chosen=not_chosen,
         undiagnosed=undiagnosed,
         exhausted=recorder.meter.exhausted,
         gave_up=recorder.failures.error,

@@ -31,7 +31,8 @@ from ablate.store.studies import StudyStatus
 
 URL = os.environ.get("ABLATE_STORE", "runs/ablate.db")
 WHERE = os.environ.get("ABLATE_WHERE", "")
-NOTES = notes_file(URL, Path(os.environ.get("ABLATE_RUNS", "runs")))
+RUNS = Path(os.environ.get("ABLATE_RUNS", "runs"))
+NOTES = notes_file(URL, RUNS)
 # Columns of the trials with what people wrote. No factor has such a name.
 TAGS, NOTE = "@tags", "@note"
 # Effects for which further seeds are predicted: some milliseconds each.
@@ -225,6 +226,11 @@ def note(study: str, trial: str = STUDY) -> Note:
 def put_note(study: str, trial: str, note: Note) -> None:
     """Replaces what people wrote on a study or on a trial."""
     Notes(NOTES).put(study, trial, note)
+
+
+def final_values(name: str, metric: str) -> dict[int, dict[int, float]]:
+    """The final values of a metric by row and seed."""
+    return study_charts.final_values(Study(name, URL), metric)
 
 
 def curves(name: str, rows: Sequence[int]) -> Curves:

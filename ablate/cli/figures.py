@@ -18,6 +18,8 @@ def drawn(
     metric: str,
     cost: str,
     published: bool,
+    by: str,
+    group: str,
     width: float | None,
     title: bool,
     url: str,
@@ -30,7 +32,7 @@ def drawn(
         save_chart,
     )
     from ablate.results.study import Study
-    from ablate.results.study_charts import BY_EPOCH, chart
+    from ablate.results.study_charts import BY_EPOCH, WITH_METRIC, chart
 
     ending_of(to, (*FORMS, "html"))
     _check_option(
@@ -45,14 +47,26 @@ def drawn(
         raise AblateError(f"--published goes with --of pareto, not with --of {of}")
     results = Study(study, url)
     curves = [metric.name for metric in results.results().metrics]
-    _check_option("--metric", metric, curves, readers=BY_EPOCH, of=of)
+    _check_option("--metric", metric, curves, readers=WITH_METRIC, of=of)
+    factors = results.results().factors
+    _check_option("--by", by, factors, readers=("metric",), of=of)
+    _check_option("--group", group, factors, readers=("metric",), of=of)
     missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
     if missing:
         raise AblateError(
             f"{study} has no row {', '.join(map(str, missing))}; its rows are in:"
             f" {advice.command('table', study)}"
         )
-    made = chart(results, of, rows=rows, metric=metric, cost=cost, published=published)
+    made = chart(
+        results,
+        of,
+        rows=rows,
+        metric=metric,
+        cost=cost,
+        published=published,
+        by=by,
+        group=group,
+    )
     save_chart(to, made, FigureStyle(width=width, title=title))
 
 

@@ -239,6 +239,26 @@ CheckpointsOption = Annotated[
 DEFAULT_RUNS = Path("runs")
 
 
+RowsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--row",
+        min=0,
+        max=MOST_WHOLE,
+        help="Train trials of this row of the plan only; repeatable.",
+    ),
+]
+SeedsOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        max=MOST_WHOLE,
+        help="Train trials with this seed only; repeatable.",
+    ),
+]
+
+
 def run_options(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
@@ -253,6 +273,8 @@ def run_options(
     max_joules: MaxJoulesOption = None,
     max_price: MaxPriceOption = None,
     device_hour: DeviceHourOption = None,
+    row: RowsOption = None,
+    seed: SeedsOption = None,
 ) -> Options:
     """Returns the options of a run. This is where `run` and `resume` declare them."""
     from ablate.budget import Budget
@@ -274,6 +296,8 @@ def run_options(
             price=max_price,
             device_hour=device_hour,
         ),
+        rows=tuple(dict.fromkeys(row or ())),
+        seeds=tuple(dict.fromkeys(seed or ())),
     )
 
 

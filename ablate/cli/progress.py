@@ -91,13 +91,16 @@ class Progress:
         self._trials = {trial.hash: trial for trial in shown.to_train}
         self._baseline = space.factors.baseline
         self._label(shown.plan.cells)
-        known = len(shown.plan.trials) - len(shown.to_train)
+        left_out = len(shown.not_chosen)
+        known = len(shown.plan.trials) - len(shown.to_train) - left_out
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
         time_ += busy_note(shown.seconds)
         trials = (
             f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to"
             " train"
         )
+        if left_out:
+            trials += f", {left_out} left out"
         if shown.more_cells == 0:
             more = ""
         else:

@@ -19,7 +19,11 @@ from ablate.cli.options import (
     place_of,
     url_of,
 )
-from ablate.cli.output import Format, show, tell
+from ablate.cli.output import Format, say, show, tell
+from ablate.records import MOST_WHOLE
+
+# How many lines `ablate logs` shows of each of several trials.
+LINES_OF_MANY = 10
 
 
 def status(
@@ -57,6 +61,65 @@ def status(
         show(budget_table(budget_of(url)), form.value)
         return
     show(trials_table(study, url) if study else studies_table(url), form.value)
+
+
+def logs(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="STUDY|TRIAL", help="A study, or a trial by its hash."),
+    ],
+    row: Annotated[
+        int | None, typer.Option("--row", min=0, help="Only trials of this row.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Only trials with this seed.")
+    ] = None,
+    lines: Annotated[
+        int | None,
+        typer.Option(
+            "--lines",
+            "-n",
+            min=0,
+            max=MOST_WHOLE,
+            help="Show the last lines of each trial. [default: all of a single trial,"
+            f" {LINES_OF_MANY} of each of several]",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Show new lines, too, until the trials have ended."
+        ),
+    ] = False,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+) -> None:
+    """Show what trials print: standard output, standard error, epochs and the error at the end.
+
+    A log keeps what a trial printed in all of its attempts, up to the last 10 MB. With
+    `--executor inline`, output goes to the terminal and the log has the rest.
+    """
+    from ablate.pipeline import Options
+    from ablate.trained import logs as of_trials
+
+    options = Options(runs, store)
+    chosen = of_trials.logs_of(target, options, row, seed)
+    several = len(chosen) > 1
+    if lines is None and several:
+        lines = LINES_OF_MANY
+
+    def print_line(log: of_trials.LogOfTrial, line: str) -> None:
+        prefix = f"row {log.row} seed {log.seed} | " if several else ""
+        say(f"{prefix}{line}")
+        sys.stdout.flush()
+
+    if follow:
+        of_trials.follow(chosen, options, lines, print_line)
+        return
+    for number, log in enumerate(chosen):
+        say(f"{chr(10) if number else ''}== {log.title}")
+        for line in log.last_lines(lines):
+            say(line)
 
 
 def table(
@@ -271,6 +334,7 @@ class Drawn(StrEnum):
     differences = "differences"
     importance = "importance"
     parallel = "parallel"
+    metric = "metric"
 
 
 def plot(
@@ -304,8 +368,22 @@ def plot(
         str,
         typer.Option(
             "--metric",
-            help="For curves and differences: one of the study's metrics. [default: that"
-            " of the study]",
+            help="For curves, differences and metric: one of the study's metrics."
+            " [default: that of the study]",
+        ),
+    ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by", metavar="FACTOR", help="For metric: the factor on the x axis."
+        ),
+    ] = "",
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group",
+            metavar="FACTOR",
+            help="For metric: draw a line for each level of this factor.",
         ),
     ] = "",
     cost: Annotated[
@@ -339,7 +417,8 @@ def plot(
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
     """Draw effects, interactions, the Pareto front, learning curves and their
-    differences from row 0, importance, parallel coordinates, or a diagnostic by layer.
+    differences from row 0, importance, parallel coordinates, a metric over the levels of
+    a factor, or a diagnostic by layer.
     """
     from ablate.cli.figures import drawn
     from ablate.cli.layers import drawn_layers
@@ -353,12 +432,12 @@ def plot(
             "--width and --no-title are for charts in .svg, .png and .pdf, not for"
             f" {what}"
         )
-    if diagnostic and (metric or published or cost != "flops"):
+    if diagnostic and (metric or published or by or group or cost != "flops"):
         from ablate.errors import AblateError
 
         raise AblateError(
-            "--metric, --cost and --published are for --of, not for --diagnostic; leave"
-            " them out"
+            "--metric, --by, --group, --cost and --published are for --of, not for"
+            " --diagnostic; leave them out"
         )
     if diagnostic:
         drawn_layers(study, diagnostic, to, rows, url_of(store, runs))
@@ -371,6 +450,8 @@ def plot(
             metric=metric,
             cost=cost,
             published=published,
+            by=by,
+            group=group,
             width=width,
             title=title,
             url=url_of(store, runs),

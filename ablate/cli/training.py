@@ -123,6 +123,10 @@ def _train(start: Any, options: Options, form: Format) -> None:
         why = advice.command("status", outcome.study)
         tell(f"{done}, {outcome.failed} failed: {why}")
         raise typer.Exit(1)
+    if outcome.not_chosen:
+        others = advice.command("resume", outcome.study)
+        tell(f"{done}. {outcome.not_chosen} other trials are left for: {others}")
+        return
     tell(f"{done}{_next(study)}")
 
 
@@ -134,7 +138,7 @@ def _end_hopeless(outcome: Outcome) -> NoReturn:
         f" metric, so {outcome.unfinished} others were not tried: {outcome.gave_up}"
     )
     tell(
-        f"See all of it with: {advice.command('status', outcome.study)}. When the cause"
+        f"See all of it with: {advice.command('logs', outcome.study)}. When the cause"
         f" is corrected, go on with: {again}"
     )
     raise typer.Exit(1)
@@ -275,8 +279,9 @@ def _is_command(trainer: str) -> bool:
 
 
 def _tell_epoch(epoch: Epoch) -> None:
-    metrics = ", ".join(f"{name} {value:.6g}" for name, value in epoch.metrics.items())
-    say(f"epoch {epoch.number}: {metrics} ({epoch.seconds:.1f} s)")
+    from ablate.execution.trial_log import epoch_line
+
+    say(epoch_line(epoch))
 
 
 def reproduce(

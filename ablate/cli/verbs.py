@@ -99,6 +99,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             ("status", "status mine", "status --error-budget"),
         ),
         Verb(
+            results.logs,
+            "Show what trials print.",
+            ("logs mine --row 2 --seed 0", "logs mine --follow"),
+        ),
+        Verb(
             results.table,
             "Print a study: mean ± sd, difference from row 0, cost.",
             ("table mine", "table mine --format latex > table.tex"),
@@ -106,7 +111,11 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             results.plot,
             "Draw effects, curves, the Pareto front and more.",
-            ("plot mine --to effects.pdf", "plot mine --of curves --to curves.svg"),
+            (
+                "plot mine --to effects.pdf",
+                "plot mine --of curves --to curves.svg",
+                "plot mine --of metric --by size.width --group norm --to width.pdf",
+            ),
         ),
         Verb(
             results.dashboard,

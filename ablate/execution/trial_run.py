@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 
 from ablate.errors import ExecutorError, TrialBusy
+from ablate.execution.trial_log import TrialLog, epoch_line
 from ablate.machine.environment import seconds
 from ablate.own import registry
 from ablate.records import (
@@ -33,6 +34,9 @@ from ablate.training.own_base import OwnTraining
 # when a trial ends or is interrupted.
 CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
 
+
+# How a log names the end of an attempt.
+ENDINGS = {Status.RUNNING: "interrupted; it can be resumed"}
 
 # Errors that end a trial but not the run: code of a trial that calls `sys.exit` ends
 # only that trial.
@@ -72,10 +76,11 @@ class TrialRun:
     warm.
 
     Args:
-        frozen: whether the process has hidden its imports from the garbage collector.
+        in_worker: whether this process is a worker. The nursery has hidden its imports
+            from the garbage collector, and what it prints goes to the trial's log.
     """
 
-    def __init__(self, job: Job, executor: str, *, frozen: bool = False) -> None:
+    def __init__(self, job: Job, executor: str, *, in_worker: bool = False) -> None:
         self._job, self._trial = job, job.trial.hash
         self._training: Training | OwnTraining | None = None
         self._place = Place(
@@ -83,7 +88,8 @@ class TrialRun:
         )
         self._saved = time.monotonic()
         self._diagnosis_error = ""
-        self._frozen = frozen
+        self._frozen = in_worker
+        self._log = TrialLog(job.log, captures=in_worker)
         self._froze = False
         self.status = Status.RUNNING
 
@@ -98,6 +104,7 @@ class TrialRun:
                 "device": device if processes == 1 else f"{device} x{processes}",
             }
         )
+        self._log.begin(place.host, place.device)
         folder = f"{self._job.checkpoints}/{self._trial}"
         try:
             self._training = self._make_training(folder, device, place.threads)
@@ -151,7 +158,12 @@ class TrialRun:
         meter = EnergyMeter(device, job.resources.gpus, job.resources.cpus)
         if job.trial.architecture.trainer:
             return make_own(
-                job.trial, folder, device=device, threads=threads, meter=meter
+                job.trial,
+                folder,
+                device=device,
+                threads=threads,
+                meter=meter,
+                hear=self._log.write,
             )
         return Training(
             job.trial,
@@ -183,6 +195,8 @@ class TrialRun:
         except FAILURES:
             yield self._failed()
             return
+        self._log.write(f"{epoch_line(epoch)}\n")
+        self._log.trim()
         yield Progressed(self._trial, (epoch,))
         yield from self._diagnose(epoch.number)
         if self._training.finished:
@@ -241,6 +255,7 @@ class TrialRun:
         if self._training is not None:
             self._training.close()
             self._training = None
+        self._log.close()
         # A network that could not be built may be garbage too.
         gc.collect()
         if self._froze:
@@ -262,6 +277,8 @@ class TrialRun:
 
     def _end(self, status: Status, error: str = "") -> Ended:
         self.status = status
+        self._log.write(f"{error.rstrip()}\n" if error else "")
+        self._log.write(f"--- {ENDINGS.get(status, status)} ---\n")
         if self._training is None or status != Status.COMPLETED:
             return Ended(trial=self._trial, status=status, error=error)
         return Ended(

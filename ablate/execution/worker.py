@@ -197,8 +197,7 @@ class Worker:
         # For programs that the trial starts.
         os.environ["OMP_NUM_THREADS"] = str(job.resources.threads)
         self._left = False
-        # The nursery has frozen what it imported.
-        self._run = TrialRun(job, executor, frozen=True)
+        self._run = TrialRun(job, executor, in_worker=True)
         return self._run.start()
 
     def _step(self, run: TrialRun, seconds: float) -> Iterable[Event]:

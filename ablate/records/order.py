@@ -37,6 +37,8 @@ class Job:
     # stopped, because every verdict needs it. A confirmation is `apart`: it is not
     # compared with the others either.
     early_stop: EarlyStop = "allowed"
+    # The file that keeps what the trial prints; empty: it is not kept.
+    log: str = ""
 
 
 @dataclass(frozen=True)

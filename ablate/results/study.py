@@ -332,6 +332,8 @@ class Study:
         metric: str = "",
         cost: str = "flops",
         published: bool = False,
+        by: str = "",
+        group: str = "",
         interactive: bool = False,
     ) -> Any:
         """Returns a figure of the study, which a notebook shows.
@@ -340,13 +342,15 @@ class Study:
 
         Args:
             of: effects, factors, interactions, contributions, pareto, curves,
-                differences, importance or parallel.
+                differences, importance, parallel or metric.
             rows: for curves and differences: the rows to draw; by default all.
-            metric: for curves and differences: one of the study's metrics; by default
-                that of the study.
+            metric: for curves, differences and metric: one of the study's metrics; by
+                default that of the study.
             cost: for pareto: flops, params or activations.
             published: for pareto: also draw the values that the study's published
                 table prints.
+            by: for metric: the factor on the x axis.
+            group: for metric: a factor of which each level is a line.
             interactive: return a figure of Plotly instead of one of matplotlib.
 
         Raises:
@@ -356,7 +360,16 @@ class Study:
         """
         from ablate.results.study_charts import chart
 
-        made = chart(self, of, rows=rows, metric=metric, cost=cost, published=published)
+        made = chart(
+            self,
+            of,
+            rows=rows,
+            metric=metric,
+            cost=cost,
+            published=published,
+            by=by,
+            group=group,
+        )
         if interactive:
             from ablate.report.plotly_charts import draw
 

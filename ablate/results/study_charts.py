@@ -12,8 +12,10 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import Curves, curves_chart, curves_of, differences_chart
 from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
+from ablate.report.levels_chart import levels_chart
 from ablate.report.table import Table
 from ablate.store.reader import Reader
+from ablate.text.advice import option
 
 KINDS = (
     "effects",
@@ -25,9 +27,11 @@ KINDS = (
     "differences",
     "importance",
     "parallel",
+    "metric",
 )
 # Those of which single rows can be drawn.
 BY_EPOCH = ("curves", "differences")
+WITH_METRIC = (*BY_EPOCH, "metric")
 POOLED = ("factors", "interactions", "contributions")
 
 
@@ -61,19 +65,23 @@ def chart(
     metric: str = "",
     cost: str = "flops",
     published: bool = False,
+    by: str = "",
+    group: str = "",
 ) -> Chart | Coordinates:
     """Returns one chart of a study.
 
     Args:
         of: one of `KINDS`.
         rows: for curves and differences: the rows to draw; by default all.
-        metric: for curves and differences: one of the study's metrics; by default the
-            one by which it compares.
+        metric: for curves, differences and metric: one of the study's metrics; by
+            default the one by which it compares.
         cost: for pareto: the cost on the x axis.
         published: for pareto: also draw the values that the paper prints.
+        by, group: for metric: the factor on the x axis, and the factor of which each
+            level is a line.
 
     Raises:
-        UnknownName: there is no such chart.
+        UnknownName: there is no such chart, metric or factor.
         AblateError: there is nothing to draw yet, the study's design does not
             determine it, or the chart does not read an argument.
     """
@@ -81,7 +89,9 @@ def chart(
         raise UnknownName(unknown("chart", of, KINDS))
     for name, is_given, readers in (
         ("rows", rows is not None, BY_EPOCH),
-        ("metric", bool(metric), BY_EPOCH),
+        ("metric", bool(metric), WITH_METRIC),
+        ("by", bool(by), ("metric",)),
+        ("group", bool(group), ("metric",)),
         ("cost", cost != "flops", ("pareto",)),
         ("published", published, ("pareto",)),
     ):
@@ -90,6 +100,14 @@ def chart(
                 f"{name} is for {' and '.join(readers)}, not for {of}; leave it out"
             )
     results, declared = study.read()
+    names = [known.name for known in results.metrics]
+    if metric and metric not in names:
+        raise UnknownName(unknown("metric", metric, names))
+    if of == "metric" and not by:
+        raise AblateError(
+            f"the chart of a metric needs a factor: {option('by')} FACTOR, one of"
+            f" {', '.join(results.factors)}"
+        )
     margin, direction = declared.criterion.margin, results.direction
 
     def front() -> Chart:
@@ -131,6 +149,13 @@ def chart(
             results, study.effects_table("importance").data
         ),
         "parallel": lambda: charts.coordinates(results),
+        "metric": lambda: levels_chart(
+            results,
+            final_values(study, metric or results.metric.name),
+            metric or results.metric.name,
+            by,
+            group,
+        ),
     }
     return made[of]()
 
@@ -141,6 +166,19 @@ def curves(study: Drawable) -> Curves:
         trials = reader.trials(study.name)
         known = reader.known(trial["trial"] for trial in trials)
     return curves_of(trials, known)
+
+
+def final_values(study: Drawable, metric: str) -> dict[int, dict[int, float]]:
+    """Returns the final values of a metric by row and seed, of completed trials."""
+    with Reader(study.store) as reader:
+        trials = reader.trials(study.name)
+        known = reader.known((trial["trial"] for trial in trials), with_epochs=False)
+    values: dict[int, dict[int, float]] = {}
+    for trial in trials:
+        stored = known.get(trial["trial"])
+        if stored is not None and metric in stored.final:
+            values.setdefault(trial["row"], {})[trial["seed"]] = stored.final[metric]
+    return values
 
 
 def averages(study: Drawable) -> bool:
@@ -161,7 +199,7 @@ def drawable(study: Drawable) -> dict[str, Chart | Coordinates]:
     drawn = {}
     for of in KINDS:
         # Differences say no more than curves and effects do.
-        if of == "differences" or (of in POOLED and not averages(study)):
+        if of in ("differences", "metric") or (of in POOLED and not averages(study)):
             continue
         try:
             drawn[of] = chart(study, of)

@@ -32,6 +32,7 @@ def make_queue(
     policy = Policy.of(declared)
     folder = options.checkpoints_of(store.writer.store_id)
     make_private(folder)
+    logs = options.logs_of(store.writer.store_id)
     # `register` has reset the trials that failed in an earlier run to planned. A trial
     # that is failed now has failed since, and this run does not train it again.
     # Only a shared store looks at this; on SQLite every claim is granted, and the
@@ -64,6 +65,7 @@ def make_queue(
         return Job(
             trial=trial,
             checkpoints=folder,
+            log=str(logs / f"{trial.hash}.txt"),
             resources=declared.resources,
             history=history,
             diagnostics=declared.diagnostics,

@@ -27,6 +27,8 @@ class Options:
         log: services that receive each epoch while trials run: tensorboard, mlflow,
             wandb.
         budget: the most that all runs of the study may use together.
+        rows, seeds: train trials of these rows, and with these seeds, only; by default
+            of all.
 
     Raises:
         ExecutorError: options exclude each other, or a package is not installed.
@@ -42,6 +44,8 @@ class Options:
     checkpoints: str = ""
     log: tuple[str, ...] = ()
     budget: Budget = UNLIMITED
+    rows: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.log:
@@ -74,6 +78,10 @@ class Options:
         A URL, or a folder that is the same from every working directory.
         """
         return f"{self.checkpoints_root}/{store_id}"
+
+    def logs_of(self, store_id: str) -> Path:
+        """The folder of what a store's trials print, one file per trial."""
+        return (self.runs / "logs" / store_id).resolve()
 
     @property
     def checkpoints_root(self) -> str:

@@ -11,6 +11,7 @@ from ablate.own import registry
 from ablate.records import (
     COST_REVISION,
     LEVEL,
+    Cell,
     Generation,
     Known,
     Plan,
@@ -26,6 +27,7 @@ from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import make_search
 from ablate.store.reader import Reader
+from ablate.text.advice import option
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Preview:
             seeds are added until the study is decided, the seeds that are due now.
         known: status and epochs by trial, for those that the store has.
         to_train: the trials without a result.
+        not_chosen: trials without a result that the options leave out, by their hashes.
         seconds: estimated time of the training; None if unknown.
         more_cells: number of cells that a search will still propose, 0 for a design; None
             if unlimited.
@@ -58,6 +61,7 @@ class Preview:
     is_next: bool = False
     changes: tuple[str, ...] = ()
     names: Mapping[int, str] = field(default_factory=dict)
+    not_chosen: frozenset[str] = frozenset()
 
     @property
     def has_work(self) -> bool:
@@ -123,6 +127,11 @@ def make_preview(
     to_train = [
         trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
     ]
+    not_chosen = frozenset[str]()
+    if options.rows or options.seeds:
+        chosen = _chosen(plan, options)
+        not_chosen = frozenset(trial.hash for trial in to_train) - chosen
+        to_train = [trial for trial in to_train if trial.hash in chosen]
     # Trials that have failed come last: others may not fail.
     to_train.sort(key=lambda trial: _has_failed(known.get(trial.hash)))
     return Preview(
@@ -136,7 +145,51 @@ def make_preview(
         is_next=is_next,
         changes=changes,
         names=names,
+        not_chosen=not_chosen,
     )
+
+
+def _chosen(plan: Plan, options: Options) -> set[str]:
+    """The hashes of the trials that the options of a run choose by row and seed.
+
+    Raises:
+        AblateError: there is no such row or seed, or the study decides by itself which
+            trials come next.
+    """
+    if plan.space.strategy is not None or plan.space.seeds.looks:
+        raise AblateError(
+            f"{option('row')} and {option('seed')} are for a plan that is known from the"
+            " beginning, not for a search or for seeds that are added until it is decided"
+        )
+    rows = range(len(plan.cells))
+    for row in options.rows:
+        if row not in rows:
+            raise AblateError(
+                f"{option('row')} {row}: the plan has the rows 0 to {rows[-1]}"
+            )
+        if not _cell_of(plan, row).trials:
+            raise AblateError(
+                f"{option('row')} {row}: it is not trained: {plan.cells[row].note}"
+            )
+    seeds = {trial.seed for trial in plan.trials}
+    for seed in options.seeds:
+        if seed not in seeds:
+            listed = ", ".join(map(str, first(sorted(seeds), "seeds")))
+            raise AblateError(
+                f"{option('seed')} {seed}: the seeds of the plan are {listed}"
+            )
+    return {
+        trial.hash
+        for row in options.rows or rows
+        for trial in _cell_of(plan, row).trials
+        if not options.seeds or trial.seed in options.seeds
+    }
+
+
+def _cell_of(plan: Plan, row: int) -> Cell:
+    """The cell of a row, or the one that trains the same."""
+    cell = plan.cells[row]
+    return cell if cell.same_as is None else plan.cells[cell.same_as]
 
 
 def _has_failed(known: Known | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ablate.parts import trainer_named
@@ -19,13 +20,22 @@ def make_own(
     device: str,
     threads: int,
     meter: EnergyMeter | None = None,
+    hear: Callable[[str], None] | None = None,
 ) -> OwnTraining:
     """Returns the training of a trial by the user's function or command.
+
+    Args:
+        hear: receives each line that a command prints.
 
     Raises:
         UnknownName: the trainer's file is not loaded.
         TrialBusy: another process trains the trial.
     """
     trainer = trainer_named(trial.architecture.trainer)
-    kind = CommandTraining if trainer.command else FunctionTraining
-    return kind(trial, folder, device=device, threads=threads, meter=meter)
+    if not trainer.command:
+        return FunctionTraining(
+            trial, folder, device=device, threads=threads, meter=meter
+        )
+    return CommandTraining(
+        trial, folder, device=device, threads=threads, meter=meter, hear=hear
+    )

@@ -78,7 +78,11 @@ os._exit(code if code >= 0 else 128 - code)
 
 
 class CommandTraining(OwnTraining):
-    """The training of one trial by a user's command. See `FunctionTraining`."""
+    """The training of one trial by a user's command. See `FunctionTraining`.
+
+    Args:
+        hear: receives each line that the command prints, as soon as it is read.
+    """
 
     def __init__(
         self,
@@ -88,8 +92,10 @@ class CommandTraining(OwnTraining):
         device: str,
         threads: int,
         meter: EnergyMeter | None = None,
+        hear: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(trial, folder, meter)
+        self._hear = hear or _ignore
         self._threads = threads
         self._device = device
         self._process: subprocess.Popen[str] | None = None
@@ -302,7 +308,7 @@ class CommandTraining(OwnTraining):
         os.close(theirs)
         threading.Thread(
             target=_read_streams,
-            args=(self._process, self._lines, self._files),
+            args=(self._process, self._lines, self._files, self._hear),
             daemon=True,
         ).start()
 
@@ -498,6 +504,10 @@ def _object_in(line: str, metrics: Collection[str]) -> dict[str, Any] | None:
     return dict(report)
 
 
+def _ignore(line: str) -> None:
+    """What a command prints is of interest only if it fails."""
+
+
 class _ErrorLine(str):
     """A line of standard error."""
 
@@ -508,6 +518,7 @@ def _read_streams(
     process: subprocess.Popen[str],
     lines: queue.SimpleQueue[Line],
     files: FileReader | None,
+    hear: Callable[[str], None],
 ) -> None:
     """Passes on the lines of both outputs of a process, and None at their end.
 
@@ -518,10 +529,12 @@ def _read_streams(
     watching = threading.Thread(target=_watch, args=(files, lines, ended), daemon=True)
     watching.start()
     errors = threading.Thread(
-        target=_read_lines, args=(process.stderr, lines, _ErrorLine), daemon=True
+        target=_read_lines,
+        args=(process.stderr, lines, _ErrorLine, hear),
+        daemon=True,
     )
     errors.start()
-    _read_lines(process.stdout, lines, str)
+    _read_lines(process.stdout, lines, str, hear)
     errors.join()
     ended.set()
     watching.join()
@@ -551,8 +564,10 @@ def _read_lines(
     stream: IO[str] | None,
     lines: queue.SimpleQueue[Line],
     kind: type[str],
+    hear: Callable[[str], None],
 ) -> None:
     assert stream is not None
     with contextlib.suppress(ValueError, OSError), stream:
         for line in stream:
+            hear(line)
             lines.put(kind(line))

@@ -15,6 +15,7 @@ from stored import URL, WHERE, results, studies
 from views import (
     curves,
     layers,
+    levels,
     lines,
     objections,
     pareto,
@@ -38,6 +39,7 @@ VIEWS: dict[str, Callable[[Shown], None]] = {
     "effects": tables.show_effects,
     "pareto": pareto.show,
     "scatter": scatter.show,
+    "levels": levels.show,
     "curves": curves.show,
     "parallel": lines.show,
     "layers": layers.show,
@@ -52,6 +54,7 @@ CHOICES = (
     "diagnostic",
     "of",
     "by",
+    "group",
     "smooth",
     "log",
     "x",

@@ -12,7 +12,7 @@ import streamlit as st
 import words
 from failures import live
 from links import keep, link, state
-from stored import URL, WHERE, results, stamp, studies
+from stored import RUNS, URL, WHERE, results, stamp, studies
 
 from ablate.records import Known, Metric, Space, Status, level_text
 from ablate.report.charts import Chart, Series
@@ -21,11 +21,14 @@ from ablate.report.numbers import fixed
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
 from ablate.results.review import with_parts
+from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.store.reader import Reader
 from ablate.text import escape
+from ablate.trained.logs import logs_of
 
 LOG_LINES = 30
+OUTPUT_LINES = 40
 MOST_STUDIES = 20
 
 
@@ -153,6 +156,19 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
             )
 
 
+def show_output(key: str) -> None:
+    """The end of what the trial has printed."""
+    (log,) = logs_of(key, Options(RUNS, URL))
+    if not log.path.is_file():
+        return
+    st.subheader("Output")
+    lines = log.last_lines(OUTPUT_LINES)
+    st.code(escape.terminal("\n".join(lines)) or " ", language=None)
+    words.note(
+        f"The last {OUTPUT_LINES} lines at most. All of it: ablate logs {key[:8]}{WHERE}"
+    )
+
+
 def show_command(trial: dict[str, Any], known: Known, declared: Space) -> None:
     """The command that trains the trial, if there is one."""
     if known.status == Status.COMPLETED:
@@ -201,6 +217,7 @@ def body(key: str) -> None:
     show_command(trial, known, declared)
     if attempts:
         show_attempts(attempts)
+    show_output(trial["hash"])
     for attempt in circumstances:
         st.subheader("Hardware and versions")
         st.dataframe(

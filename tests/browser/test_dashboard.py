@@ -11,12 +11,12 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
@@ -137,9 +137,33 @@ def address(finished: Options) -> Iterator[str]:
 
 
 def settled(page: Page) -> None:
-    """Waits until the page stands still."""
-    page.wait_for_function("!document.querySelector('[data-testid=stStatusWidget]')")
-    page.wait_for_timeout(500)
+    """Waits until the page has stood still for half a second."""
+    page.wait_for_function(
+        """() => {
+            const busy =
+                !document.querySelector('[data-testid=stElementContainer]') ||
+                document.querySelector('[data-testid=stStatusWidget]');
+            if (busy || !window.quietSince) window.quietSince = performance.now();
+            return performance.now() - window.quietSince > 500;
+        }"""
+    )
+
+
+def opened(page: Page, press: Callable[[], None], inside: Locator) -> None:
+    """Presses until what it opens is there.
+
+    A page that is still being built puts new buttons in the place of the old ones, and a
+    press on an old one is lost.
+    """
+    for _ in range(5):
+        settled(page)
+        press()
+        try:
+            expect(inside).to_be_visible(timeout=10_000)
+        except AssertionError:
+            continue
+        return
+    expect(inside).to_be_visible()
 
 
 def shot(page: Page, name: str) -> None:
@@ -168,7 +192,8 @@ def test_filter_by_factor_and_share_the_address(
     page: Page, browser: Browser, address: str
 ) -> None:
     page.goto(f"{address}/study?study=shortcuts")
-    page.get_by_role("button", name="Filter by factor").click()
+    button = page.get_by_role("button", name="Filter by factor")
+    opened(page, button.click, page.get_by_label("layout"))
     page.get_by_label("layout").click()
     page.get_by_role("option", name="parallel").click()
     page.wait_for_url(re.compile(r"f\.layout=parallel"))
@@ -424,7 +449,8 @@ def test_trials_are_a_table_of_chosen_columns(reader: Page, address: str) -> Non
 
 def test_trials_are_filtered_by_a_value(reader: Page, address: str) -> None:
     reader.goto(f"{address}/study?study=shortcuts&view=trials&where=status")
-    reader.get_by_role("button", name="Filter by value").click()
+    button = reader.get_by_role("button", name="Filter by value")
+    opened(reader, button.click, reader.get_by_label("Values"))
     reader.get_by_label("Values").click()
     reader.get_by_role("option", name="failed").click()
     expect(reader.get_by_text("1 trial. Click a heading")).to_be_visible()
@@ -441,18 +467,44 @@ def test_a_quantity_against_another(
     expect(reader.locator(".scatterlayer .point")).to_have_count(39)
     reader.get_by_role("button", name="y", exact=True).click()
     reader.wait_for_url(re.compile("log=y"))
-    settled(reader)
-    # On a phone, the figure begins below the screen.
-    point_of_row = traces.first.locator(".point").first
-    point_of_row.scroll_into_view_if_needed()
-    point = point_of_row.bounding_box()
-    assert point is not None
-    reader.mouse.click(
-        point["x"] + point["width"] / 2, point["y"] + point["height"] / 2
+
+    def press_a_point() -> None:
+        # On a phone, the figure begins below the screen.
+        point_of_row = traces.first.locator(".point").first
+        point_of_row.scroll_into_view_if_needed()
+        point = point_of_row.bounding_box()
+        assert point is not None
+        reader.mouse.click(
+            point["x"] + point["width"] / 2, point["y"] + point["height"] / 2
+        )
+
+    heading = reader.get_by_role("heading", name=re.compile("Trial [0-9a-f]{8}"))
+    opened(reader, press_a_point, heading)
+
+
+def test_a_metric_over_the_levels_of_a_factor(reader: Page, address: str) -> None:
+    reader.goto(f"{address}/study?study=shortcuts&view=levels&by=layout")
+    expect(reader.locator(".scatterlayer .trace")).to_have_count(1)
+    expect(reader.locator(".scatterlayer .point")).to_have_count(2)
+    reader.goto(
+        f"{address}/study?study=shortcuts&view=levels&by=layout&group=shortcuts.count"
     )
-    expect(
-        reader.get_by_role("heading", name=re.compile("Trial [0-9a-f]{8}"))
-    ).to_be_visible()
+    expect(reader.locator(".scatterlayer .trace")).to_have_count(2)
+    expect(reader.get_by_text("95 % intervals of Student's t")).to_be_visible()
+
+
+def test_what_a_trial_printed(reader: Page, address: str, finished: Options) -> None:
+    with Reader(finished.url) as store:
+        key = store.trials("shortcuts")[0]["trial"]
+        folder = finished.logs_of(store.store_id())
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"line {number} <b>\x1b[31mred" for number in range(100)]
+    (folder / f"{key}.txt").write_text("\n".join(lines) + "\n")
+    reader.goto(f"{address}/trial?trial={key}")
+    expect(reader.get_by_role("heading", name="Output")).to_be_visible()
+    expect(reader.get_by_text("line 99 <b>red")).to_be_visible()
+    expect(reader.get_by_text("line 59 <b>red")).to_have_count(0)
+    expect(reader.get_by_text(f"ablate logs {key[:8]}")).to_be_visible()
 
 
 def test_curves_are_grouped_and_smoothed(reader: Page, address: str) -> None:
@@ -505,11 +557,13 @@ def test_tags_and_notes_leave_the_results_as_they_are(
 ) -> None:
     before = Path(finished.url).read_bytes()
     reader.goto(f"{address}/study?study=shortcuts")
-    reader.get_by_role("button", name="Your notes").click()
+    button = reader.get_by_role("button", name="Your notes")
+    opened(reader, button.click, reader.get_by_label("Tags"))
     reader.get_by_label("Tags").fill("paper, <b>bold</b>")
     reader.get_by_label("Note", exact=True).fill("see *Monday's* run")
     reader.get_by_role("button", name="Save").click()
-    expect(reader.get_by_text("see *Monday's* run", exact=True)).to_be_visible()
+    # The field of the note may still be open, with the same text.
+    expect(reader.locator("p", has_text="see *Monday's* run")).to_be_visible()
     expect(reader.get_by_text("<b>bold</b>", exact=True)).to_be_visible()
     # The overview shows them, and finds the study by a tag.
     reader.goto(f"{address}/?filter=PAPER")
@@ -517,7 +571,8 @@ def test_tags_and_notes_leave_the_results_as_they_are(
     with Reader(finished.url) as store:
         key = store.trials("shortcuts")[0]["trial"]
     reader.goto(f"{address}/trial?trial={key}")
-    reader.get_by_role("button", name="Your notes").click()
+    button = reader.get_by_role("button", name="Your notes")
+    opened(reader, button.click, reader.get_by_label("Tags"))
     reader.get_by_label("Tags").fill("odd")
     reader.get_by_role("button", name="Save").click()
     expect(reader.get_by_text("odd", exact=True)).to_be_visible()

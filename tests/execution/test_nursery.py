@@ -253,7 +253,7 @@ from ablate.data import arrays
 arrays.load(trial.data)
 before = set(sys.modules)
 from ablate.execution.trial_run import TrialRun
-run = TrialRun(job, "ray", frozen=True)
+run = TrialRun(job, "ray", in_worker=True)
 events = list(run.start())
 while run.status == Status.RUNNING:
     events += run.step()

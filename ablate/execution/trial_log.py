@@ -1,0 +1,110 @@
+"""Keeps what a trial prints: one file per trial, which `ablate logs` shows.
+
+What it guarantees: what a trial printed before it was killed is in its log. A log that
+cannot be written stops no training.
+
+How: in a worker, the file takes the place of standard output and standard error, so
+libraries in C and processes that the trial starts write to it, too.
+
+What would break it: a process that truncates the file and does not append to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+from ablate.records import Epoch
+
+# A log that is longer than MOST_BYTES after an epoch keeps its last KEPT_BYTES.
+MOST_BYTES = 10_000_000
+KEPT_BYTES = 5_000_000
+_OUTPUTS = (1, 2)
+
+
+class TrialLog:
+    """The log of one trial.
+
+    Args:
+        path: the file; it is appended to. Empty: nothing is kept.
+        captures: whether standard output and standard error of this process go to the
+            file until the log is closed.
+    """
+
+    def __init__(self, path: str, *, captures: bool = False) -> None:
+        self._file: int | None = None
+        self._captures = captures
+        if not path:
+            return
+        # A log that cannot be written stops no training.
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(path) or ".", mode=0o700, exist_ok=True)
+            # For reading, too: `trim` reads its end.
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        if self._file is not None and captures:
+            _point_outputs_to(self._file)
+
+    def begin(self, host: str, device: str) -> None:
+        """Writes a heading: where and when an attempt begins."""
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        self.write(
+            f"--- {now} UTC: begins on {host} ({device}), process {os.getpid()} ---\n"
+        )
+
+    def write(self, text: str) -> None:
+        """Appends text."""
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            os.write(self._file, text.encode(errors="backslashreplace"))
+
+    def trim(self) -> None:
+        """Removes the beginning of a log that has become too long."""
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            size = os.fstat(self._file).st_size
+            if size <= MOST_BYTES:
+                return
+            kept = os.pread(self._file, KEPT_BYTES, size - KEPT_BYTES)
+            removed = size - len(kept)
+            # Whoever writes now appends: the file stays whole, and some of the text is
+            # lost at most.
+            os.ftruncate(self._file, 0)
+            os.write(
+                self._file, b"--- %d bytes before this are not kept ---\n" % removed
+            )
+            os.write(self._file, kept)
+
+    def close(self) -> None:
+        """Closes the file. What is printed afterwards is not kept."""
+        if self._file is None:
+            return
+        if self._captures:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            _point_outputs_to(nowhere)
+            os.close(nowhere)
+        os.close(self._file)
+        self._file = None
+
+
+def epoch_line(epoch: Epoch) -> str:
+    """What is printed after an epoch: its metrics and its seconds."""
+    return f"epoch {epoch.number}: {_text(epoch.metrics)} ({epoch.seconds:.1f} s)"
+
+
+def _text(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.6g}" for name, value in metrics.items())
+
+
+def _point_outputs_to(file: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+            # What a killed process has printed must be in the file.
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    for output in _OUTPUTS:
+        os.dup2(file, output)
