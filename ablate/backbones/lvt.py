@@ -12,7 +12,7 @@ inside the network; it is not part of the architecture and not implemented here.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -228,7 +228,7 @@ class Embedding(nn.Module):
         return normed
 
 
-class LiteVisionTransformer(nn.Module):
+class LiteVisionTransformer(pieces.Checkpointed):
     """LVT. Shape: (batch, channels, side, side) to (batch, classes)."""
 
     def __init__(
@@ -301,9 +301,8 @@ class LiteVisionTransformer(nn.Module):
         for index, stage in enumerate(self.stages):
             assert isinstance(stage, nn.ModuleDict)
             # Blocks keep the channels last; the convolution that embeds needs them first.
-            x = stage["blocks"](
-                stage["embedding"](x.permute(0, 3, 1, 2) if index else x)
-            )
+            x = stage["embedding"](x.permute(0, 3, 1, 2) if index else x)
+            x = self.through(cast("nn.Sequential", stage["blocks"]), x)
         tokens = torch.cat(
             (self.cls_token.expand(len(x), -1, -1), x.flatten(1, 2)), dim=1
         )

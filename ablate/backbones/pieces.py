@@ -6,13 +6,38 @@ These are the feed-forward network, attention over a reduced grid, and initialis
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
+import torch
 from timm.layers import DropPath, trunc_normal_
-from timm.models import build_model_with_cfg
+from timm.models import build_model_with_cfg, checkpoint
 from torch import Tensor, nn
 
 from ablate.layers.attention import AttentionEdits, EditableAttention
+
+
+class Checkpointed(nn.Module):
+    """A network whose blocks may compute their activations again, as in timm."""
+
+    grad_checkpointing = False
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Has the backward pass compute the activations of each block again."""
+        for module in self.modules():
+            if isinstance(module, Checkpointed):
+                module.grad_checkpointing = enable
+
+    def through(self, blocks: Iterable[nn.Module], x: Tensor, *inputs: Any) -> Tensor:
+        """Passes tokens through blocks, one after the other.
+
+        Args:
+            inputs: what each block gets besides the tokens.
+        """
+        again = self.grad_checkpointing and torch.is_grad_enabled()
+        for block in blocks:
+            x = checkpoint(block, x, *inputs) if again else block(x, *inputs)
+        return x
 
 
 class FeedForward(nn.Module):

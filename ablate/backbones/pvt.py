@@ -49,7 +49,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class Stage(nn.Module):
+class Stage(pieces.Checkpointed):
     """Patch embedding, position embedding, blocks.
 
     The last stage has a class token in front.
@@ -94,9 +94,7 @@ class Stage(nn.Module):
         if self.cls_token is not None:
             x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), dim=1)
         x = self.pos_drop(x + self._positions(grid))
-        for block in self.blocks:
-            x = block(x, grid)
-        return x, grid
+        return self.through(self.blocks, x, grid), grid
 
     def _positions(self, grid: tuple[int, int]) -> Tensor:
         if grid == self.grid:
@@ -110,7 +108,7 @@ class Stage(nn.Module):
         return resampled
 
 
-class PyramidVisionTransformer(nn.Module):
+class PyramidVisionTransformer(pieces.Checkpointed):
     """PVT. Shape: (batch, channels, side, side) to (batch, classes)."""
 
     def __init__(

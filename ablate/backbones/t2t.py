@@ -187,7 +187,7 @@ def sinusoids(positions: int, width: int) -> Tensor:
     ).float()[None]
 
 
-class T2TViT(nn.Module):
+class T2TViT(pieces.Checkpointed):
     """T2T-ViT. Shape: (batch, channels, side, side) to (batch, classes)."""
 
     def __init__(
@@ -233,8 +233,7 @@ class T2TViT(nn.Module):
         x = self.tokens_to_token(image)
         x = torch.cat((self.cls_token.expand(len(x), -1, -1), x), dim=1)
         x = self.pos_drop(x + self.pos_embed)
-        for block in self.blocks:
-            x = block(x)
+        x = self.through(self.blocks, x)
         logits: Tensor = self.head(self.head_drop(self.norm(x)[:, 0]))
         return logits
 

@@ -71,8 +71,7 @@ class TrialLog:
                 return
             kept = os.pread(self._file, KEPT_BYTES, size - KEPT_BYTES)
             removed = size - len(kept)
-            # Whoever writes now appends: the file stays whole, and some of the text is
-            # lost at most.
+            # Another process that writes now appends, so at most some of its text is lost.
             os.ftruncate(self._file, 0)
             os.write(
                 self._file, b"--- %d bytes before this are not kept ---\n" % removed

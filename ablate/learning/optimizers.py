@@ -30,7 +30,7 @@ from ablate.records.options import parse_options
 _FIELDS = {"lr": "lr", "weight_decay": "weight_decay"}
 _ADAM_FIELDS = {"eps": "eps", "betas": "beta1 and recipe.beta2"}
 # What the optimizer gets from timm or from the loop.
-_INTERNAL = frozenset(("params", "foreach", "fused", "capturable", "differentiable"))
+_INTERNAL = frozenset(("params", "capturable", "differentiable"))
 # Schedules, each with those options of timm that it reads.
 SCHEDULES: Mapping[str, tuple[str, ...]] = {
     "cosine": ("k_decay",),

@@ -11,7 +11,7 @@ from typing import Any
 
 from ablate import data, factors, families, heads
 from ablate.errors import Infeasible, UncountedOperator
-from ablate.learning.recipe_check import optimizer_problem
+from ablate.learning.recipe_check import recipe_problem
 from ablate.own import registry
 from ablate.parts import own_loss, trainer_named
 from ablate.plan.limits import violated, violations
@@ -233,6 +233,10 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
         head=space.network.head,
         image_width=images.image_width,
     )
+    if recipe.checkpointing:
+        from ablate.learning.speed import refuse_checkpointing
+
+        refuse_checkpointing(architecture)
     weights = space.network.pretrained
     if "pretrained" in settings:
         weights = weights_named(settings["pretrained"])
@@ -313,7 +317,7 @@ def _recipe(space: Space, levels: Settings, reads_decay: bool) -> Recipe:
         recipe = recipe.fitted()
     if recipe.refusal():
         raise Infeasible(recipe.refusal())
-    if not space.network.trainer and (problem := optimizer_problem(recipe)):
+    if not space.network.trainer and (problem := recipe_problem(recipe)):
         raise Infeasible(problem)
     if not reads_decay:
         recipe = replace(recipe, factor_decay="rule")

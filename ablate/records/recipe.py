@@ -163,6 +163,18 @@ class Recipe:
     """
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type in which matrix products are computed; parameters are float32."""
+    compile: bool = False
+    """The network runs compiled (torch.compile), which takes some time at the start of
+    each trial. It needs a C++ compiler.
+    """
+    channels_last: bool = False
+    """Images and kernels of convolutions lie in memory with their channels last."""
+    checkpointing: bool = False
+    """The backward pass computes the activations of blocks again, which saves memory and
+    takes time. The network must have timm's method set_grad_checkpointing.
+    """
+    tf32: bool = False
+    """On a GPU, float32 matrix products are computed in TF32. Convolutions always are."""
     factor_decay: Literal["rule", "code"] = "rule"
     """Which parameters of factors have weight decay: matrices, but not scales and
     biases (rule), or the same ones as in the papers' published code (code).

@@ -16,7 +16,7 @@ from ablate.errors import (
     unknown,
 )
 from ablate.factors.factor import explain_refusal
-from ablate.learning.recipe_check import optimizer_problem
+from ablate.learning.recipe_check import recipe_problem
 from ablate.parts import own_loss
 from ablate.records import (
     LONGEST_LEVEL,
@@ -246,7 +246,7 @@ def check_loss(context: Context, where: Where, level: Level) -> None:
 def _check_optimizer(context: Context, where: Where, level: Level) -> None:
     if not isinstance(level, str) or context.form.trainer is not None:
         return
-    problem = optimizer_problem(Recipe(optimizer=level))
+    problem = recipe_problem(Recipe(optimizer=level))
     if problem:
         context.wrong(where, problem)
 

@@ -15,7 +15,7 @@ from ablate.errors import (
     shortened,
     unknown,
 )
-from ablate.learning.recipe_check import optimizer_problem
+from ablate.learning.recipe_check import recipe_problem
 from ablate.records import (
     Data,
     Diagnostics,
@@ -153,7 +153,7 @@ def read_recipe(context: Context, task: Task) -> Recipe:
                 ("recipe", name),
                 f"recipe.{name} is not read unless {when}; leave it out",
             )
-    if not varied and (problem := optimizer_problem(recipe)):
+    if not varied and (problem := recipe_problem(recipe)):
         context.wrong(("recipe",), problem)
     if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.form.factors):
         # The plan fits or refuses the recipe of each cell.

@@ -39,6 +39,9 @@ NOT_IN_SCENES = frozenset(
         "three_augment",
         "color_jitter",
         "random_erasing",
+        "compile",
+        "channels_last",
+        "checkpointing",
     )
 )
 

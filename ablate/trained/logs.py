@@ -27,7 +27,7 @@ class LogOfTrial:
     """The log of one trial.
 
     Attributes:
-        row, seed: of the first row that has the trial.
+        row, seed: its place; if several rows share it, that of the smallest number.
         path: the file; it need not exist.
         host: if the file is missing, the machine of the last attempt; empty if there was
             none.

@@ -28,6 +28,7 @@ from ablate import tasks
 from ablate.diagnostics.observe import measure
 from ablate.learning.optimizers import make_optimizer, make_schedule
 from ablate.learning.own_metrics import refuse_not_finite
+from ablate.learning.speed import arrange, compile_network, eager
 from ablate.learning.work import Batch, Evaluating, Work
 from ablate.models import build_from
 from ablate.models.initial_weights import read_start
@@ -132,6 +133,7 @@ class Training:
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model = self._group.synchronise(model.to(self._device))
         self.weights = str(loaded) if self._trial.start else ""
+        arrange(self._model, recipe, self._device)
         with layers_said(self._model):
             self._optimizer = make_optimizer(self._model, recipe)
         apply_exceptions(self._optimizer, self._model, recipe)
@@ -144,6 +146,8 @@ class Training:
         # After the EMA copy: the copy would otherwise have the hooks that collect patch
         # tokens.
         self._work.attach(self._model)
+        if recipe.compile:
+            compile_network(self._model)
         for group in param_groups_weight_decay(self._work.extra, recipe.weight_decay):
             if group["params"]:
                 self._optimizer.add_param_group(group)
@@ -295,7 +299,7 @@ class Training:
     def diagnose(self, diagnostics: Diagnostics) -> tuple[Measurement, ...]:
         """Takes diagnostics of the evaluated network on the first test images."""
         # Diagnostics must not change what training draws next.
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), eager(self._tested_model):
             taken = measure(
                 self._tested_model,
                 self._trial.architecture.backbone,
