@@ -23,11 +23,10 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
 from ablate import execution
-from ablate.errors import StoreError
+from ablate.errors import DataError, StoreError
 from ablate.machine import provenance
 from ablate.machine.storage import try_out
 from ablate.records import COST_REVISION, WITH_RESULT, Plan, Space, Status
-from ablate.scheduling.cost_cache import Count
 from ablate.scheduling.jobs import make_order, make_queue
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
@@ -160,7 +159,7 @@ def run(
                 chosen.prepare(
                     options.cpus, options.gpus, declared.resources, declared.data
                 )
-            preview = _preview_and_create(declared, options, store, chosen.count)
+            preview = _preview_and_create(declared, options, store, chosen)
             hooks.planned(preview)
             study_id = _register(preview, file, store)
             recorder = make_recorder(preview, options, store, hooks)
@@ -238,15 +237,22 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
 
 
 def _preview_and_create(
-    declared: Space, options: Options, store: StoreSession, count: Count
+    declared: Space,
+    options: Options,
+    store: StoreSession,
+    executor: execution.Executor,
 ) -> Preview:
     """The preview. Creates the store afterwards if there is none.
 
     A space that is refused thus leaves nothing behind.
     """
+    count = executor.count
     preview = make_preview(
         declared, store.reader_if_any, options, probe=False, count=count
     )
+    # On a cluster, the nodes have the data.
+    if executor.reads_data and not options.ray_address and preview.data_problem:
+        raise DataError(preview.data_problem)
     if not store.exists:
         try_out(options.checkpoints)
     if not store.exists and store.create():

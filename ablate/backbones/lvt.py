@@ -12,7 +12,7 @@ inside the network; it is not part of the architecture and not implemented here.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -276,7 +276,7 @@ class LiteVisionTransformer(pieces.Checkpointed):
                 blocks.append(Block(width, attention, ffn, next(rates)))
             stages.append(
                 nn.ModuleDict(
-                    {"embedding": embedding, "blocks": nn.Sequential(*blocks)}
+                    {"embedding": embedding, "blocks": pieces.Blocks(*blocks)}
                 )
             )
             channels = width
@@ -301,8 +301,9 @@ class LiteVisionTransformer(pieces.Checkpointed):
         for index, stage in enumerate(self.stages):
             assert isinstance(stage, nn.ModuleDict)
             # Blocks keep the channels last; the convolution that embeds needs them first.
-            x = stage["embedding"](x.permute(0, 3, 1, 2) if index else x)
-            x = self.through(cast("nn.Sequential", stage["blocks"]), x)
+            x = stage["blocks"](
+                stage["embedding"](x.permute(0, 3, 1, 2) if index else x)
+            )
         tokens = torch.cat(
             (self.cls_token.expand(len(x), -1, -1), x.flatten(1, 2)), dim=1
         )

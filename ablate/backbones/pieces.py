@@ -40,6 +40,13 @@ class Checkpointed(nn.Module):
         return x
 
 
+class Blocks(Checkpointed, nn.Sequential):
+    """Blocks of tokens, one after the other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.through(self, x)
+
+
 class FeedForward(nn.Module):
     """fc1, GELU, fc2. Shape: (..., width) to the same."""
 

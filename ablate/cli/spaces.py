@@ -104,6 +104,7 @@ def plan(
     """
     from ablate import pipeline, space
     from ablate.cli.tables import plan_table
+    from ablate.errors import DataError
 
     options = pipeline.Options(runs, store, cpus=cpus)
     declared = space.read(file)
@@ -118,6 +119,8 @@ def plan(
         for line in pipeline.why_new(shown, options.url):
             # Other formats have stdout to themselves.
             (say if form == Format.table else tell)(line)
+    if shown.data_problem:
+        raise DataError(shown.data_problem)
 
 
 def _print_outlook(shown: Preview) -> None:

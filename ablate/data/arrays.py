@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ablate.data.published_sets import PUBLISHED, open_published
 from ablate.data.splits import held_out
 from ablate.errors import AblateError, DataError, shortened
 from ablate.identity import DIGITS
@@ -323,34 +324,25 @@ def _digits() -> Splits:
 
 
 def _torchvision(data: Data) -> Splits:
-    from torchvision import datasets
-
-    classes = {
-        "cifar10": datasets.CIFAR10,
-        "cifar100": datasets.CIFAR100,
-        "mnist": datasets.MNIST,
-        "fashion-mnist": datasets.FashionMNIST,
-    }
-    made = classes[data.name]
-    try:
-        splits = [
-            made(data.path, train=train, download=False) for train in (True, False)
-        ]
-    except RuntimeError as error:
-        raise DataError(
-            f"data: {data.name} is not under {data.path}; fetch it with python -c"
-            ' "import torchvision; '
-            f"torchvision.datasets.{made.__name__}('{data.path}', download=True)\", "
-            f"or put it in Keras' layout at {data.path}.npz, or set data.path"
-        ) from error
+    labels = PUBLISHED[data.name].labels
     train, test = (
-        (
-            _images(np.asarray(split.data)),
-            torch.as_tensor(split.targets, dtype=torch.int64),
-        )
-        for split in splits
+        open_published(data.name, data.path, split) for split in ("train", "test")
     )
-    return (*train, *test)
+    return (
+        _pixels(train.data),
+        torch.as_tensor(np.asarray(getattr(train, labels)), dtype=torch.int64),
+        _pixels(test.data),
+        torch.as_tensor(np.asarray(getattr(test, labels)), dtype=torch.int64),
+    )
+
+
+def _pixels(images: Any) -> Tensor:
+    """Images in any of torchvision's layouts as uint8 (n, channels, height, width)."""
+    array = np.asarray(images)
+    if array.ndim == 4 and array.shape[1] in (1, 3) and array.shape[2] > 3:
+        # Channels come first already.
+        return torch.from_numpy(np.ascontiguousarray(array))
+    return _images(array)
 
 
 @dataclass(frozen=True)

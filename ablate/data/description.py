@@ -49,29 +49,9 @@ def describe(
             prepared as asked for.
     """
     data_set = find(name)
-    fingerprint = ""
     where = _location(data_set, path)
-    if name in own_sets():
-        from ablate.data.arrays import own_fingerprint, own_shape
-
-        if path:
-            raise DataError(f"data: {name} is a function of your own; leave path out")
-        data_set = replace(data_set, **asdict(own_shape(name)))
-        # The code of the function identifies its images as far as anything can.
-        (code,) = registry.identity("data set", own_sets()[name]).values()
-        fingerprint = f"{code}, {own_fingerprint(name)}"
-    elif name == "npz":
-        from ablate.data.arrays import described_npz
-
-        if not path:
-            raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
-        data_set = replace(data_set, **asdict(described_npz(Path(path))))
-        fingerprint = file_hash(Path(path))
-    elif data_set.kind == "memory" and where.endswith(".npz"):
-        data_set, fingerprint = _npz_of(data_set, Path(where))
-    classes, images = data_set.classes, data_set.images
-    if data_set.kind != "memory":
-        classes, images, fingerprint = _content_of(data_set, where, background)
+    data_set, fingerprint = _described(data_set, path, where, background)
+    images = data_set.images
     # Fewer images than wanted would train on another set than the tables say.
     _refuse_more("train", train_images, images, name)
     _refuse_more("test", test_images, data_set.test_images, name)
@@ -92,11 +72,10 @@ def describe(
         )
     return Data(
         name=name,
-        # Workers start in other folders.
-        path=os.path.abspath(where),
+        path=_absolute(name, where),
         image_size=size,
         channels=data_set.channels,
-        classes=classes,
+        classes=data_set.classes,
         images=count - held_out(count, validation),
         train_images=train_images,
         test_images=test_images,
@@ -112,6 +91,16 @@ def describe(
     )
 
 
+def _absolute(name: str, where: str) -> str:
+    """The path for workers, which start in other folders."""
+    if name == "huggingface":
+        from ablate.data.huggingface import is_on_hub
+
+        if is_on_hub(where):
+            return where
+    return os.path.abspath(where)
+
+
 def _refuse_more(split: str, number: int | None, available: int, name: str) -> None:
     """Raises DataError if a split has fewer images than asked for.
 
@@ -119,6 +108,49 @@ def _refuse_more(split: str, number: int | None, available: int, name: str) -> N
     """
     if number and available and number > available:
         raise DataError(f"data: {split}_images = {number}, but {name} has {available}")
+
+
+def _described(
+    data_set: DataSet, path: str | None, where: str, background: bool
+) -> tuple[DataSet, str]:
+    """Returns the data set with what only its content tells, and a hash of this.
+
+    Files that are missing are an error only when they are read, if the data set has a
+    fixed shape.
+    """
+    name = data_set.name
+    if name in own_sets():
+        from ablate.data.arrays import own_fingerprint, own_shape
+
+        if path:
+            raise DataError(f"data: {name} is a function of your own; leave path out")
+        # The code of the function identifies its images as far as anything can.
+        (code,) = registry.identity("data set", own_sets()[name]).values()
+        shaped = replace(data_set, **asdict(own_shape(name)))
+        return shaped, f"{code}, {own_fingerprint(name)}"
+    if name == "npz":
+        from ablate.data.arrays import described_npz
+
+        if not path:
+            raise DataError("data: npz needs a path: data: {name: npz, path: FILE.npz}")
+        shaped = replace(data_set, **asdict(described_npz(Path(path))))
+        return shaped, file_hash(Path(path))
+    if name == "huggingface":
+        from ablate.data.huggingface import describe_set
+
+        if not path:
+            raise DataError(
+                "data: huggingface needs a path: data: {name: huggingface, path:"
+                " FOLDER or OWNER/NAME}"
+            )
+        classes, images, fingerprint = describe_set(path)
+    elif data_set.kind != "memory":
+        classes, images, fingerprint = _content_of(data_set, where, background)
+    elif where.endswith(".npz"):
+        return _npz_of(data_set, Path(where))
+    else:
+        return data_set, ""
+    return replace(data_set, classes=classes, images=images), fingerprint
 
 
 def _content_of(
@@ -129,18 +161,18 @@ def _content_of(
     Files that are missing are an error only when they are read, if the data set has a
     fixed shape.
     """
-    if data_set.kind == "images":
-        if data_set.name == "folder" or Path(where, "train").is_dir():
-            return describe_folder(
-                Path(where),
-                data_set.classes,
-                published=data_set.name != "folder",
-            )
-        return data_set.classes, data_set.images, ""
+    known = data_set.classes, data_set.images, ""
     if data_set.name == "digit-scenes":
         return data_set.classes + background, data_set.images, ""
-    if not Path(where).is_dir():
-        return data_set.classes, data_set.images, ""
+    if data_set.name == "folder" or (
+        data_set.name == "imagenet" and Path(where, "train").is_dir()
+    ):
+        return describe_folder(
+            Path(where), data_set.classes, published=data_set.name == "imagenet"
+        )
+    # torchvision's sets are the same everywhere.
+    if data_set.kind == "images" or not Path(where).is_dir():
+        return known
     if data_set.name == "coco":
         from ablate.data.coco import describe_coco
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ablate.data.arrays import drawn, parted, repeated
 from ablate.data.files import FolderImages, with_plain_errors
 from ablate.data.fitting import spread
 from ablate.data.index import SECOND_READING, Index, read_index
+from ablate.data.published_sets import PUBLISHED, open_published
 from ablate.data.sets import CROP, IMAGENET_MEAN, IMAGENET_STD
 from ablate.data.share import Share
 from ablate.errors import DataError
@@ -31,19 +32,28 @@ def dataset(data: Data, split: str) -> Any:
     if data.name in ("imagenet", "folder"):
         index = _index_of(data.name, data.path, data.fingerprint)
         return FolderImages(index, split, stored=data.name == "imagenet")
-    from torchvision import datasets
+    if data.name == "huggingface":
+        from ablate.data.huggingface import fingerprint, open_set
 
-    try:
-        if data.name == "flowers102":
-            return datasets.Flowers102(data.path, split=split, download=False)
-        return datasets.OxfordIIITPet(
-            data.path, split="trainval" if split == "train" else "test", download=False
-        )
-    except RuntimeError as error:
-        raise DataError(
-            f"data: {data.name} is not under {data.path}; fetch it with torchvision, or"
-            " set data.path"
-        ) from error
+        opened = open_set(data.path)
+        if data.fingerprint != fingerprint(opened):
+            raise DataError(
+                f"data: {data.path} has not the images that this trial was planned with;"
+                " run the space again"
+            )
+        rows = opened.train if split == "train" else opened.test
+        return Pictures(rows.select_columns([opened.image, opened.label]), _values)
+    pictures = open_published(data.name, data.path, split)
+    if PUBLISHED[data.name].has_split:
+        return Pictures(pictures)
+    labels = getattr(pictures, PUBLISHED[data.name].labels)
+    return Pictures(pictures, indices=_stratified(list(labels), split))
+
+
+def _values(row: dict[str, Any]) -> tuple[Any, int]:
+    """The image and the class of a row of two columns."""
+    image, label = row.values()
+    return image, label
 
 
 @lru_cache(maxsize=2)
@@ -66,6 +76,57 @@ def _index_of(name: str, path: str, fingerprint: str) -> Index:
             " with; run the space again"
         )
     return index
+
+
+# The share of a data set without a split of its own that is its test set.
+TEST_SHARE = 0.2
+
+
+class Pictures(Dataset[Any]):
+    """Pictures in RGB with their classes.
+
+    Args:
+        rows: a sequence of pictures of Pillow and classes.
+        read: returns the picture and the class of a row.
+        indices: the rows that count; None: all.
+
+    Attributes:
+        transform: what timm's loader applies to each picture.
+    """
+
+    transform: Any = None
+
+    def __init__(
+        self,
+        rows: Any,
+        read: Callable[[Any], tuple[Any, int]] = tuple,
+        indices: list[int] | None = None,
+    ) -> None:
+        self._rows = rows
+        self._read = read
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return len(self._rows if self.indices is None else self.indices)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        if self.indices is not None:
+            index = self.indices[index]
+        picture, label = self._read(self._rows[index])
+        picture = picture.convert("RGB")
+        if self.transform is not None:
+            picture = self.transform(picture)
+        return picture, int(label)
+
+
+def _stratified(labels: list[int], split: str) -> list[int]:
+    """The indices of a split: a fifth of each class, always the same, is the test set."""
+    from sklearn.model_selection import train_test_split
+
+    train, test = train_test_split(
+        range(len(labels)), test_size=TEST_SHARE, random_state=0, stratify=labels
+    )
+    return sorted(train if split == "train" else test)
 
 
 class Drawn(Dataset[Any]):

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from ablate.data.published_sets import PUBLISHED
 from ablate.errors import (
     UnknownName,
     unknown,
@@ -70,63 +71,18 @@ SETS: dict[str, DataSet] = {
             source="scikit-learn, embedded: 1,437 training and 360 test images",
             test_images=360,
         ),
-        DataSet(
-            name="cifar10",
-            kind="memory",
-            image_size=32,
-            channels=3,
-            classes=10,
-            images=50_000,
-            source="torchvision CIFAR10",
-            test_images=10_000,
-        ),
-        DataSet(
-            name="cifar100",
-            kind="memory",
-            image_size=32,
-            channels=3,
-            classes=100,
-            images=50_000,
-            source="torchvision CIFAR100",
-            test_images=10_000,
-        ),
-        DataSet(
-            name="mnist",
-            kind="memory",
-            image_size=28,
-            channels=1,
-            classes=10,
-            images=60_000,
-            source="torchvision MNIST",
-            test_images=10_000,
-        ),
-        DataSet(
-            name="fashion-mnist",
-            kind="memory",
-            image_size=28,
-            channels=1,
-            classes=10,
-            images=60_000,
-            source="torchvision FashionMNIST",
-            test_images=10_000,
-        ),
-        DataSet(
-            name="flowers102",
-            kind="images",
-            image_size=224,
-            channels=3,
-            classes=102,
-            images=1020,
-            source="torchvision Flowers102",
-        ),
-        DataSet(
-            name="pets",
-            kind="images",
-            image_size=224,
-            channels=3,
-            classes=37,
-            images=3680,
-            source="torchvision OxfordIIITPet",
+        *(
+            DataSet(
+                name=published.name,
+                kind=published.kind,
+                image_size=published.image_size,
+                channels=published.channels,
+                classes=published.classes,
+                images=published.images,
+                source=f"torchvision {published.loader}",
+                test_images=published.test_images,
+            )
+            for published in PUBLISHED.values()
         ),
         DataSet(
             name="imagenet",
@@ -145,6 +101,15 @@ SETS: dict[str, DataSet] = {
             classes=0,
             images=0,
             source="folders train/ and val/ of one folder a class",
+        ),
+        DataSet(
+            name="huggingface",
+            kind="images",
+            image_size=224,
+            channels=3,
+            classes=0,
+            images=0,
+            source="a folder or a cached data set of the package datasets",
         ),
         DataSet(
             name="digit-scenes",

@@ -32,6 +32,8 @@ class Executor(Protocol):
     """
 
     name: str
+    # Whether it reads images on this machine.
+    reads_data: bool = True
 
     def prepare(
         self,

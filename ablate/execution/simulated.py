@@ -57,12 +57,15 @@ def made_up(trial: Trial, number: int) -> Epoch:
 class SimulatedExecutor(Executor):
     """Runs as many jobs at once as there are slots, in simulated time.
 
+    It reads no data.
+
     Args:
         curve: returns epoch `number` of a trial. It may raise to simulate a failing
             trial, or return NaN to simulate a diverging one.
     """
 
     name = "simulated"
+    reads_data: bool = False
 
     def __init__(self, curve: Curve = made_up) -> None:
         self._curve = curve

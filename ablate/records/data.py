@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ablate.identity import canonical_json
 
-# Data sets that are read from image files, batch by batch.
+# Data sets of image files that versions before the correction of repeats had.
 IMAGE_FILES = frozenset({"imagenet", "folder", "flowers102", "pets"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ablate.data import presence
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
 from ablate.machine.cpus import usable_cpus
 from ablate.own import registry
@@ -62,6 +63,14 @@ class Preview:
     changes: tuple[str, ...] = ()
     names: Mapping[int, str] = field(default_factory=dict)
     not_chosen: frozenset[str] = frozenset()
+
+    @property
+    def data_problem(self) -> str:
+        """That the data of the trials to train are not on this machine, and how to get
+        them; empty if they are here.
+        """
+        problems = (presence.problem(trial.data) for trial in self.to_train)
+        return next(filter(None, problems), "")
 
     @property
     def has_work(self) -> bool:
