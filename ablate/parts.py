@@ -32,6 +32,7 @@ from ablate.records import (
     python_values,
 )
 from ablate.records.own_parts import (
+    PLACEHOLDER,
     OwnBackbone,
     OwnData,
     OwnLoss,
@@ -51,7 +52,7 @@ R = TypeVar("R")
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
 # What braces in a command can hold beside factors and fields of the recipe.
-PLACES = ("seed", "epochs", "checkpoint", "output")
+PLACES = ("seed", "epochs", "last", "checkpoint", "output")
 # Columns of the store's views that stand beside the metrics.
 RESERVED = frozenset(
     "cell role seed status seconds epochs epochs_done epoch number lr joules params"
@@ -304,8 +305,9 @@ def command(
 
     Args:
         words: the command line; `python` means the Python that runs ablate. Braces hold
-            the name of a factor, `recipe.FIELD`, `seed`, `epochs`, `checkpoint` or
-            `output`, a folder of the trial.
+            the name of a factor, `recipe.FIELD`, `seed`, `epochs`, `last` (what the
+            script calls its last epoch, such as a number of steps), `checkpoint` or
+            `output`, a folder of the trial. `{norm!r}` is a level as Python writes it.
         metrics: see `trainer`.
         factors: see `trainer`.
         pattern: regular expression, or several, with a named group for each metric, as
@@ -382,10 +384,10 @@ def _places(
                 f"command: {{{name_}}} has a meaning of its own in a command, so no"
                 f" factor can be named '{name_}'; rename the factor"
             )
-    places = set(re.findall(r"\{([^{}]*)\}", " ".join(words)))
+    places = _names_in(words)
     reads = [name for name in places if name.startswith("recipe.")]
     readable = {*PLACES, *allowed, *reads}
-    others = set(re.findall(r"\{([^{}]*)\}", " ".join(further)))
+    others = _names_in(further)
     for name in sorted((places | others) - readable):
         raise AblateError(
             f"command: {unknown('placeholder', name, readable)}; write the name of a"
@@ -403,6 +405,11 @@ def _places(
             "command: without {seed} all seeds would train the same; add {seed}"
         )
     return tuple(sorted(name.removeprefix("recipe.") for name in reads))
+
+
+def _names_in(words: Sequence[str]) -> set[str]:
+    """The names in the braces of words."""
+    return {place[1] for place in PLACEHOLDER.finditer(" ".join(words))}
 
 
 def backbone(

@@ -11,7 +11,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ablate.cli.verbs import GROUPS
+from ablate.cli.verbs import GROUPS, USUAL
+
+
+# Whether the list of verbs is to show all of them.
+ALL = "all"
 
 
 @contextmanager
@@ -40,12 +44,28 @@ class _Grouped(TyperGroup):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        widest = max(map(len, self.commands))
-        for title, verbs in GROUPS.items():
+        shows_all = bool(ctx.meta.get(ALL))
+        groups = {
+            title: [verb for verb in verbs if shows_all or verb.name in USUAL]
+            for title, verbs in GROUPS.items()
+        }
+        listed = [verb.name for verbs in groups.values() for verb in verbs]
+        widest = max(map(len, listed))
+        for title, verbs in groups.items():
+            if not verbs:
+                continue
             with formatter.section(title):
                 # Equal widths align the lines of all groups.
                 rows = [(verb.name.ljust(widest), verb.line) for verb in verbs]
                 formatter.write_dl(rows)
+        formatter.write_paragraph()
+        if shows_all:
+            formatter.write_text("Help on one of them: ablate help VERB")
+            return
+        others = len(self.commands) - len(listed) - 1
+        formatter.write_text(
+            f"{others} other verbs: ablate help all. Help on one: ablate help VERB"
+        )
 
 
 app = typer.Typer(
@@ -92,6 +112,30 @@ def _options(
 for _verb in itertools.chain.from_iterable(GROUPS.values()):
     app.command(name=_verb.name, short_help=_verb.line, epilog=_verb.epilog)(
         _verb.function
+    )
+
+
+@app.command(name="help", hidden=True, short_help="Show the help of a verb.")
+def _help(
+    context: typer.Context,
+    verb: Annotated[
+        str | None, typer.Argument(metavar="[VERB|all]", help="A verb, or all.")
+    ] = None,
+) -> None:
+    """Show the help of a verb, or the list of all verbs."""
+    from ablate.errors import UnknownName, unknown
+
+    group: Any = command()
+    parent: Any = context.parent
+    if verb in (None, ALL):
+        parent.meta[ALL] = verb == ALL
+        print(group.get_help(parent))
+        return
+    if verb not in group.commands:
+        raise UnknownName(unknown("verb", str(verb), [*group.commands, ALL]))
+    chosen = group.commands[verb]
+    print(
+        chosen.get_help(chosen.make_context(verb, [], parent, resilient_parsing=True))
     )
 
 

@@ -35,6 +35,24 @@ class Verb:
         return "\n".join(["\b", "Examples:", *lines])
 
 
+# The verbs that `ablate --help` shows; `ablate help all` shows the others, too.
+USUAL = frozenset(
+    (
+        "init",
+        "plan",
+        "run",
+        "try",
+        "resume",
+        "status",
+        "logs",
+        "table",
+        "plot",
+        "dashboard",
+        "effects",
+        "report",
+    )
+)
+
 GROUPS: dict[str, tuple[Verb, ...]] = {
     "Run": (
         Verb(

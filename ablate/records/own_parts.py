@@ -21,6 +21,10 @@ Revision: TypeAlias = int | str | None
 Shapes: TypeAlias = Sequence[Sequence[int] | None]
 
 
+# A placeholder in a command: `{name}`, or `{name!r}` for a level as Python writes it.
+PLACEHOLDER = re.compile(r"\{([^{}]*?)(!r)?\}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnBackbone:
     """A function from (image side, channels, classes) to a network.

@@ -42,6 +42,7 @@ from ablate.errors import AblateError, CheckpointError
 from ablate.own import registry
 from ablate.readers import FileReader, LineReader, Report
 from ablate.records import Epoch, Trial
+from ablate.records.own_parts import PLACEHOLDER
 from ablate.training.checkpoint import epoch_of
 from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
@@ -227,18 +228,29 @@ class CommandTraining(OwnTraining):
     ) -> list[str]:
         """Words with the levels of the trial in their places."""
         recipe = recipe_of(self._trial, self._trainer)
+        epochs = self._trial.recipe.epochs
+        reports = self._trainer.reports
         values: dict[str, object] = dict(self._trial.architecture.settings)
         values |= {f"recipe.{name}": level for name, level in recipe.items()}
         values |= {
             "seed": self._trial.seed,
-            "epochs": self._trial.recipe.epochs,
+            "epochs": epochs,
+            "last": reports.first + reports.every * (epochs - 1),
             "checkpoint": self._place,
             "output": self._output_folder,
         }
+
+        def text(place: re.Match[str]) -> str:
+            value = values[place[1]]
+            return escape(repr(value) if place[2] else _text(value))
+
+        # In one pass, so that braces in a level stay.
+        filled = [(word, PLACEHOLDER.sub(text, word)) for word in words]
+        # An empty level stands for no word: a flag that is not set.
         return [
-            # In one pass, so that braces in a level stay.
-            re.sub(r"\{([^{}]*)\}", lambda match: escape(_text(values[match[1]])), word)
-            for word in words
+            word
+            for declared, word in filled
+            if word or not PLACEHOLDER.fullmatch(declared)
         ]
 
     def run_in_foreground(self, *, debug: bool) -> int:

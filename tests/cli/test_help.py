@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ablate.cli.app import app, command
-from ablate.cli.verbs import GROUPS, Verb
+from ablate.cli.verbs import GROUPS, USUAL, Verb
 from ablate.own import registry
+from tests.conftest import Say
 from tests.own.test_registry import documented_factor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help.txt"
@@ -29,7 +30,15 @@ def help_of(*words: str) -> str:
 
 
 def test_the_list_of_verbs() -> None:
-    text = help_of()
+    done = CliRunner().invoke(app, ["help", "all"], env={"COLUMNS": "80"})
+    text = str(done.output)
+    short = help_of().splitlines()
+    verbs = [line.split()[0] for line in short if line.startswith("  ")]
+    assert USUAL <= set(verbs)
+    assert short[-1].endswith(
+        "other verbs: ablate help all. Help on one: ablate help VERB"
+    )
+    assert not any(line.startswith("  abandon") for line in short)
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
@@ -39,8 +48,23 @@ def test_the_list_of_verbs() -> None:
 
 def test_each_verb_is_listed_once() -> None:
     group: Any = command()
-    assert list(group.commands) == [verb.name for verb in VERBS]
-    assert len(set(group.commands)) == len(VERBS)
+    assert list(group.commands) == [*(verb.name for verb in VERBS), "help"]
+    assert len(set(group.commands)) == len(VERBS) + 1
+    assert {verb.name for verb in VERBS} > USUAL
+
+
+def test_help_on_a_verb() -> None:
+    done = CliRunner().invoke(app, ["help", "plan"], env={"COLUMNS": "80"})
+    assert (
+        "plan [OPTIONS] {FILE}" in done.output or "plan [OPTIONS] FILE" in done.output
+    )
+    assert "Examples:" in done.output
+
+
+def test_help_on_what_is_no_verb(say: Say) -> None:
+    code, _, error = say("help", "plann")
+    assert code == 2
+    assert "did you mean 'plan'" in error
 
 
 @EACH_VERB

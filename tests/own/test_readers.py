@@ -380,3 +380,42 @@ def test_the_commands_of_the_documentation_are_declared(use: Use) -> None:
         2, {"val_loss": 2.4701}
     )
     assert trainer_named("timm").reports.files == "{output}/run/summary.csv"
+
+
+STEPS = """
+import sys
+options = dict(word.lstrip("-").split("=") for word in sys.argv[1:] if "=" in word)
+bias = {"True": True, "False": False}[options["bias"]]
+fast = "--fast" in sys.argv
+assert "" not in sys.argv
+for step in range(0, int(options["max_iters"]) + 1, 100):
+    print(f"step {step}: val loss {1 + step / 1000 + bias + fast + int(options['seed'])}")
+"""
+STEPS_PARTS = """
+import ablate
+nano = ablate.command(
+    "python nano.py --bias={bias!r} {fast} --max_iters={last} --seed={seed}",
+    factors={"bias": [False, True], "fast": ["", "--fast"]}, metrics={"loss": "min"},
+    pattern=r"step (?P<epoch>[0-9]+): val loss (?P<loss>[0-9.]+)", first=0, every=100)
+"""
+
+
+def test_a_script_that_counts_steps_and_reads_python(
+    use: Use, run: Run, options: Options, tmp_path: Path
+) -> None:
+    """Its steps follow from the epochs, its booleans are Python's, a flag is a word."""
+    (tmp_path / "nano.py").write_text(STEPS)
+    use(STEPS_PARTS)
+    text = (
+        "question: q?\nname: nano\ntrainer: nano\nseeds: 1\nrecipe: {epochs: 4}\n"
+        "factors: {bias: [false, true], fast: ['', --fast]}\n"
+    )
+    assert run(text).trained == 4, errors(options)
+    cells = Study("nano", options.url).results().cells
+    values = [cell.values[0] for cell in cells]
+    assert values == pytest.approx([1.3, 2.3, 2.3, 3.3])
+
+
+def test_an_unknown_conversion_is_refused(use: Use) -> None:
+    with pytest.raises(AblateError, match="unknown placeholder 'bias!s'"):
+        use(STEPS_PARTS.replace("!r", "!s"))
