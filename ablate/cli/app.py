@@ -13,7 +13,6 @@ from typer.core import TyperGroup
 
 from ablate.cli.verbs import GROUPS, USUAL
 
-
 # Whether the list of verbs is to show all of them.
 ALL = "all"
 

@@ -133,6 +133,10 @@ WithOption = Annotated[
         help="Python file with parts of your own; repeatable.",
     ),
 ]
+AllOption = Annotated[
+    bool,
+    typer.Option("--all", help="Show all columns and notes; other formats have them."),
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 ExecutorOption = Annotated[
     ExecutorName,

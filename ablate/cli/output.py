@@ -64,8 +64,13 @@ def say(text: str) -> None:
     print(escape.terminal(text))
 
 
-def show(table: Table, form: str) -> None:
-    """Prints a table for a terminal, or in one of the other formats."""
+def show(table: Table, form: str, *, details: bool = False) -> None:
+    """Prints a table for a terminal, or in one of the other formats.
+
+    Args:
+        details: whether a terminal shows all columns and notes. Other formats always
+            have them.
+    """
     from ablate.report.table import render
 
     if form != "table":
@@ -73,6 +78,8 @@ def show(table: Table, form: str) -> None:
         return
     from rich.console import Console
 
+    if not details:
+        table = table.without_details()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     # Rich prints nothing into less.
     console.width = max(console.width, LEAST_ROOM)
@@ -82,7 +89,11 @@ def show(table: Table, form: str) -> None:
     for places in _blocks(table, console.width):
         console.print(_block(table, places, title, console.width))
         title = ""
-    for note in table.notes_with_bold if sys.stdout.isatty() else table.notes:
+    # Output that is no terminal has no bold text.
+    bold_note = "" if sys.stdout.isatty() else table.bold_note
+    for note in table.all_notes:
+        if note == bold_note:
+            continue
         console.print(_shown(note, "dim"), soft_wrap=True)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ablate.cli.options import (
     DEFAULT_RUNS,
+    AllOption,
     FormatOption,
     RunsOption,
     StoreOption,
@@ -181,6 +182,7 @@ def table(
     no_bold: Annotated[
         bool, typer.Option("--no-bold", help="For LaTeX: print no mean in bold.")
     ] = False,
+    details: AllOption = False,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
@@ -218,7 +220,8 @@ def table(
     for name, value in only_latex.items():
         if value:
             raise AblateError(f"{name} goes with --format latex, not {form.value}")
-    show(stored.results_table(published=published, group=group), form.value)
+    table = stored.results_table(published=published, group=group)
+    show(table, form.value, details=details)
 
 
 # More than any metric can differ by; an infinite margin would call everything the same.
@@ -263,6 +266,7 @@ def effects(
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
+    details: AllOption = False,
 ) -> None:
     """Print the verdict for each row: helps, hurts, no difference or inconclusive.
 
@@ -270,9 +274,8 @@ def effects(
     """
     from ablate.results.study import Study
 
-    show(
-        Study(study, url_of(store, runs)).effects_table(kind.value, margin), form.value
-    )
+    table = Study(study, url_of(store, runs)).effects_table(kind.value, margin)
+    show(table, form.value, details=details)
 
 
 def review(

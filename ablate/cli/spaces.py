@@ -96,6 +96,13 @@ def plan(
         ),
     ] = False,
     own: WithOption = None,
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also print which differences the design finds with 80 % probability.",
+        ),
+    ] = False,
     form: FormatOption = Format.table,
 ) -> None:
     """Show what a space would train: its cells, their cost, and the time.
@@ -114,7 +121,7 @@ def plan(
         shown = pipeline.preview(declared, options.url, options)
     show(plan_table(shown), form.value)
     if form == Format.table:
-        _print_outlook(shown)
+        _print_outlook(shown, details=details)
     if why:
         for line in pipeline.why_new(shown, options.url):
             # Other formats have stdout to themselves.
@@ -123,8 +130,12 @@ def plan(
         raise DataError(shown.data_problem)
 
 
-def _print_outlook(shown: Preview) -> None:
-    """Prints what stands below the table of a plan."""
+def _print_outlook(shown: Preview, *, details: bool) -> None:
+    """Prints what stands below the table of a plan.
+
+    Args:
+        details: print the differences that the design finds, too.
+    """
     from ablate.cli.generations import generation_lines
     from ablate.cli.power import power_lines
     from ablate.cli.tables import data_line
@@ -154,7 +165,13 @@ def _print_outlook(shown: Preview) -> None:
                 f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
                 f" trained on {strategy.confirm} fresh seeds."
             )
-    for line in (*power_lines(shown), *generation_lines(shown)):
+    power = power_lines(shown)
+    # The first number of seeds is that of the plan.
+    if not details and any("a verdict needs" in line for line in power):
+        power = ["A verdict needs at least two seeds for each row."]
+    elif not details:
+        power = []
+    for line in (*power, *generation_lines(shown)):
         print(line)
 
 

@@ -45,6 +45,15 @@ BackbonePart = Literal[
 ]
 
 
+def _is_same(level: Level, other: Level) -> bool:
+    """Whether two levels are equal. False is not 0, but 0 is 0.0."""
+    both_numbers = all(
+        isinstance(each, int | float) and not isinstance(each, bool)
+        for each in (level, other)
+    )
+    return (both_numbers or type(level) is type(other)) and level == other
+
+
 @dataclass(frozen=True)
 class OneOf:
     """A parameter that takes one of a few named levels."""
@@ -53,8 +62,12 @@ class OneOf:
 
     def accepts(self, level: Level) -> bool:
         """Returns whether a level is one of them."""
-        return any(
-            type(level) is type(allowed) and level == allowed for allowed in self.levels
+        return any(_is_same(level, allowed) for allowed in self.levels)
+
+    def declared(self, level: Level) -> Level:
+        """Returns a level as it is declared: 0.0 for 0, if 0.0 is declared."""
+        return next(
+            (allowed for allowed in self.levels if _is_same(level, allowed)), level
         )
 
     def __str__(self) -> str:
@@ -161,6 +174,11 @@ Values: TypeAlias = Mapping[str, Level]
 def always(values: Values) -> bool:
     """Says that a parameter is always read, whatever the others are."""
     return True
+
+
+def declared_level(allowed: OneOf | Whole | Real | PartNames, level: Level) -> Level:
+    """Returns a level as the declaration writes it, so that 0 and 0.0 are one trial."""
+    return allowed.declared(level) if isinstance(allowed, OneOf) else level
 
 
 @dataclass(frozen=True)

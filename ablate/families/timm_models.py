@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible, shortened
 from ablate.factors.factor import Dimensions
+from ablate.own import registry
 
 if TYPE_CHECKING:
     from torch import nn
@@ -147,6 +148,9 @@ def problem_with(
     import torch
 
     image = torch.zeros(1, channels, image_size, image_size)
+    hint = ""
+    if name in registry.of_kind("backbone"):
+        hint = "; its declaration names the size: @ablate.backbone(image_size=N)"
     was_training = model.training
     try:
         with torch.no_grad():
@@ -155,7 +159,7 @@ def problem_with(
         # Each network raises its own type of error.
         return (
             f"{name} cannot read images of {image_size} x {image_size} pixels:"
-            f" {first_line(error)}"
+            f" {first_line(error)}{hint}"
         )
     finally:
         model.train(was_training)

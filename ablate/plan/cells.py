@@ -11,6 +11,7 @@ from typing import Any
 
 from ablate import data, factors, families, heads
 from ablate.errors import Infeasible, UncountedOperator
+from ablate.factors.factor import declared_level
 from ablate.learning.recipe_check import recipe_problem
 from ablate.own import registry
 from ablate.parts import own_loss, trainer_named
@@ -278,7 +279,9 @@ def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
         # All levels: a default that changes later must not give old results to new
         # trials.
         settings={
-            name: settings[name] for name in sorted(settings) if not _is_outside(name)
+            name: declared_level(trainer.factors[name], settings[name])
+            for name in sorted(settings)
+            if not _is_outside(name)
         },
         code=registry.identity("trainer", trainer),
     )
@@ -397,6 +400,7 @@ def _architectural(settings: Settings, backbone: str) -> dict[str, Level]:
         if not parameter.allowed.accepts(level):
             reason = factors.explain_refusal(name, parameter, level)
             raise Infeasible(f"on {backbone}, {reason}")
+        architectural[name] = declared_level(parameter.allowed, level)
     return architectural
 
 

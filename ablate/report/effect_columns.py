@@ -231,9 +231,14 @@ def image_columns(labels: Mapping[str, str]) -> list[Column[ImageEffect]]:
             heading="P(better)",
             text=lambda effect: "" if effect.better is None else f"{effect.better:.2f}",
             right=True,
+            detail=True,
         ),
-        Column("won", lambda effect: effect.won, heading="won", right=True),
-        Column("lost", lambda effect: effect.lost, heading="lost", right=True),
+        Column(
+            "won", lambda effect: effect.won, heading="won", right=True, detail=True
+        ),
+        Column(
+            "lost", lambda effect: effect.lost, heading="lost", right=True, detail=True
+        ),
     ]
 
 

@@ -103,8 +103,9 @@ def effects_table(
     if unusual:
         notes.append(f"{unusual[0].upper()}{unusual[1:]}.")
     share = None if controls else seed_share(confirmed_study(results))
+    detail_notes = []
     if share is not None:
-        notes.append(
+        detail_notes.append(
             "A seed can raise or lower all rows alike. This shift makes up"
             f" {100 * share:.0f} % of the variance between trainings. Pairing by seed"
             " removes it from the differences."
@@ -139,6 +140,7 @@ def effects_table(
         title=results.question,
         notes=notes,
         bold=bold,
+        detail_notes=detail_notes,
     )
 
 
@@ -230,6 +232,8 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " new images: the interval for other seeds on other test images. The interval"
         " for new images is never narrower than that for these images, and with few"
         " seeds often equal to it.",
+    ]
+    detail_notes = [
         f"P(better): the probability that, with a new seed and on {images} new images,"
         " the row classifies more images correctly than row 0.",
         "won, lost: for each image, count the seeds with which the row classifies it"
@@ -237,7 +241,11 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " the row. lost: images with a higher count for row 0.",
     ]
     return tabulate(
-        image_columns(results.labels), effects, title=results.question, notes=notes
+        image_columns(results.labels),
+        effects,
+        title=results.question,
+        notes=notes,
+        detail_notes=detail_notes,
     )
 
 

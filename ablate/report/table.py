@@ -10,7 +10,7 @@ import io
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ablate.text import escape
@@ -36,6 +36,8 @@ class Table:
         bold_note: what bold means. Output without bold leaves it out.
         groups: rows before which a line is drawn.
         prose: columns of sentences, whose lines are broken even where there is room.
+        details: columns that a terminal shows on demand only.
+        detail_notes: further lines below that a terminal shows on demand only.
     """
 
     columns: Sequence[str]
@@ -48,13 +50,29 @@ class Table:
     groups: frozenset[int] = frozenset()
     prose: frozenset[str] = frozenset()
     bold_note: str = ""
+    details: frozenset[str] = frozenset()
+    detail_notes: Sequence[str] = field(default_factory=tuple)
 
     @property
-    def notes_with_bold(self) -> tuple[str, ...]:
-        """The notes, and what bold means if anything is bold."""
+    def all_notes(self) -> tuple[str, ...]:
+        """All notes, and what bold means if anything is bold."""
+        notes = (*self.notes, *self.detail_notes)
         if not self.bold or not self.bold_note:
-            return tuple(self.notes)
-        return (*self.notes, self.bold_note)
+            return notes
+        return (*notes, self.bold_note)
+
+    def without_details(self) -> Table:
+        """The same table without what is shown on demand only."""
+        kept = [
+            place for place, name in enumerate(self.columns) if name not in self.details
+        ]
+        return replace(
+            self,
+            columns=[self.columns[place] for place in kept],
+            rows=[[row[place] for place in kept] for row in self.rows],
+            bold_note="",
+            detail_notes=(),
+        )
 
     def _repr_html_(self) -> str:
         return str(html(self))
@@ -73,6 +91,7 @@ class Column(Generic[Record]):
         text: its text for a record; by default that of the value.
         right: whether it is aligned to the right.
         prose: whether it has sentences, whose lines are broken even where there is room.
+        detail: whether a terminal shows it on demand only.
         kind: the type of the value, for the schema.
         about: what the value means, for the schema and the reference.
         optional: whether the data leave the key out where there is no value.
@@ -85,6 +104,7 @@ class Column(Generic[Record]):
     text: Callable[[Record], str] | None = None
     right: bool = False
     prose: bool = False
+    detail: bool = False
     kind: Any = Any
     about: str = ""
     optional: bool = False
@@ -118,12 +138,13 @@ def tabulate(
     bold: frozenset[tuple[int, str]] = frozenset(),
     bold_note: str = "",
     groups: frozenset[int] = frozenset(),
+    detail_notes: Sequence[str] = (),
 ) -> Table:
     """Returns the table of some records.
 
     Args:
         shown: the records on screen; by default all. The data have all records.
-        title, notes, bold, bold_note, groups: as in `Table`.
+        title, notes, bold, bold_note, groups, detail_notes: as in `Table`.
     """
     records = list(records)
     on_screen = [column for column in columns if column.heading]
@@ -147,6 +168,8 @@ def tabulate(
         bold=bold,
         bold_note=bold_note,
         groups=groups,
+        details=frozenset(column.heading for column in on_screen if column.detail),
+        detail_notes=detail_notes,
     )
 
 
@@ -219,9 +242,9 @@ def markdown(table: Table) -> str:
     lines.append(_markdown_row(head, widths, right))
     lines.append(f"|{'|'.join(rule)}|")
     lines += [_markdown_row(row, widths, right) for row in body]
-    if table.notes_with_bold:
+    if table.all_notes:
         lines.append("")
-        lines += filter(None, map(escape.markdown_line, table.notes_with_bold))
+        lines += filter(None, map(escape.markdown_line, table.all_notes))
     return "\n".join(lines) + "\n"
 
 
@@ -259,9 +282,7 @@ def latex(table: Table) -> str:
     """Returns a booktabs tabular; title and notes are comments above it."""
     spec = "".join("r" if column in table.right else "l" for column in table.columns)
     lines = [
-        escape.latex_comment(line)
-        for line in [table.title, *table.notes_with_bold]
-        if line
+        escape.latex_comment(line) for line in [table.title, *table.all_notes] if line
     ]
     lines += [rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     lines += [" & ".join(map(escape.latex, table.columns)) + r" \\", r"\midrule"]
@@ -305,8 +326,8 @@ def html(table: Table, *, notes: bool = True) -> Markup:
         if number in table.groups:
             lines.append(Markup("</tbody><tbody>"))
         lines.append(row("td", texts))
-    if table.notes_with_bold and notes:
-        text = Markup("<br>").join(map(escape.html, table.notes_with_bold))
+    if table.all_notes and notes:
+        text = Markup("<br>").join(map(escape.html, table.all_notes))
         foot = Markup('</tbody><tfoot><tr><td colspan="{}">{}</td></tr></tfoot>')
         lines.append(foot.format(len(table.columns), text))
     else:

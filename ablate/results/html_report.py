@@ -204,7 +204,7 @@ def _tabled(heading: str, table: Table) -> Section:
     return Section(
         heading,
         table=html(table, notes=False),
-        notes=[escape.html_with_code(note) for note in table.notes_with_bold],
+        notes=[escape.html_with_code(note) for note in table.all_notes],
     )
 
 

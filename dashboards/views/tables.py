@@ -65,7 +65,7 @@ def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
             axis=1,
         )
         st.dataframe(styled, hide_index=True, width="stretch")
-        notes = made.notes_with_bold
+        notes = made.all_notes
     else:
         st.dataframe(shown, hide_index=True, width="stretch")
         notes = tuple(made.notes)

@@ -95,7 +95,7 @@ def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
 
 @pytest.mark.slow
 def test_plan_says_how_many_seeds_are_added(say: Say) -> None:
-    code, out, _ = say("plan", "tiny.yaml", "--until-decided", "20")
+    code, out, _ = say("plan", "tiny.yaml", "--until-decided", "20", "--all")
     assert code == 0
     assert (
         "Inconclusive rows get more seeds after 2, 5, ..., 17 seeds, up to 20 per cell:"
@@ -463,7 +463,7 @@ def test_schema_is_json(say: Say) -> None:
 
 
 def test_help_names_every_verb(say: Say) -> None:
-    out = say("--help")[1]
+    out = say("help", "all")[1]
     for verb in (
         "run",
         "resume",

@@ -161,7 +161,7 @@ def test_html_is_a_table_of_the_texts(grid: Table) -> None:
     shown = [[cell.rstrip("\n") for cell in row] for row in page.rows]
     wanted = [[grid.title]] if grid.title else []
     wanted += [list(grid.columns), *map(list, grid.rows)]
-    wanted += [list(grid.notes_with_bold)] if grid.notes_with_bold else []
+    wanted += [list(grid.all_notes)] if grid.all_notes else []
     assert shown == [
         [escape.terminal(cell).rstrip("\n") for cell in row] for row in wanted
     ]
@@ -209,9 +209,7 @@ def test_markdown_is_a_table_of_the_texts(grid: Table) -> None:
     wanted = [squeezed(grid.title)] if squeezed(grid.title) else []
     wanted += [squeezed(cell) for row in [grid.columns, *grid.rows] for cell in row]
     assert [filled(cell) for cell in found[: len(wanted)]] == wanted
-    assert filled(" ".join(found[len(wanted) :])) == squeezed(
-        " ".join(grid.notes_with_bold)
-    )
+    assert filled(" ".join(found[len(wanted) :])) == squeezed(" ".join(grid.all_notes))
     strong = sum(
         child.type == "strong_open"
         for token in inlines
@@ -266,9 +264,7 @@ def test_latex_stays_inside_its_table(grid: Table) -> None:
     lines = render(grid, "latex").splitlines()
     comments = [line for line in lines if line.startswith("%")]
     assert comments == [
-        escape.latex_comment(text)
-        for text in [grid.title, *grid.notes_with_bold]
-        if text
+        escape.latex_comment(text) for text in [grid.title, *grid.all_notes] if text
     ]
     rules = [
         line

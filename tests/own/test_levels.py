@@ -16,7 +16,11 @@ from ablate import space
 from ablate.contracts.trainer import trainer_checks
 from ablate.errors import AblateError, SpaceError, did_you_mean
 from ablate.own import registry
+from ablate.pipeline import Options
+
 from ablate.store.reader import Reader
+from tests.own.conftest import Run, Use
+from tests.own.conftest import Run, Use
 
 NAMES = ("lr", "seed", "Status", "trial", "delta", "n", "p")
 FILE = f"""
@@ -216,3 +220,25 @@ def test_one_bad_part_does_not_block_the_others(tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(AblateError, match="is the name of a metric"):
         registry.load_file(file)
+
+
+def test_equal_numbers_are_one_level(use: Use, run: Run, options: Options) -> None:
+    """A declaration has 0.0, a space 0: the function gets 0.0, and the trial is one."""
+    use(
+        "import ablate\n"
+        '@ablate.trainer(factors={"scale": [0.0, 1e-6], "kernel": [3, 5]}, metrics={"a": "max"})\n'
+        "def train(trial):\n"
+        "    assert type(trial.levels['scale']) is float, trial.levels\n"
+        "    assert type(trial.levels['kernel']) is int, trial.levels\n"
+        "    for epoch in trial.epochs():\n"
+        "        trial.report(a=trial.levels['scale'])\n"
+    )
+    text = (
+        "question: q?\nname: own\ntrainer: train\nseeds: 1\nrecipe: {epochs: 1}\n"
+        "factors: {scale: [0, 1.0e-6], kernel: [3.0, 5]}\n"
+    )
+    assert run(text).trained == 4
+    other = text.replace("[0,", "[0.0,").replace("[3.0,", "[3,")
+    assert run(other).trained == 0, "the same trials"
+    with pytest.raises(SpaceError, match="scale: False is not a level"):
+        run(text.replace("[0,", "[false,"))
