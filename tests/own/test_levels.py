@@ -17,9 +17,7 @@ from ablate.contracts.trainer import trainer_checks
 from ablate.errors import AblateError, SpaceError, did_you_mean
 from ablate.own import registry
 from ablate.pipeline import Options
-
 from ablate.store.reader import Reader
-from tests.own.conftest import Run, Use
 from tests.own.conftest import Run, Use
 
 NAMES = ("lr", "seed", "Status", "trial", "delta", "n", "p")
