@@ -132,7 +132,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             (
                 "plot mine --to effects.pdf",
                 "plot mine --of curves --to curves.svg",
-                "plot mine --of metric --by size.width --group layout --to width.pdf",
+                "plot mine --of metric --by shortcuts.count --to levels.pdf",
             ),
         ),
         Verb(
