@@ -39,6 +39,10 @@ class Infeasible(AblateError):
     """A combination of factors that cannot be built. The text is the reason."""
 
 
+class PartError(AblateError):
+    """A part of the user's own has a mistake, which is no matter of its levels."""
+
+
 class UncountedOperator(AblateError):
     """The network contains an operator for which no rule counts FLOPs."""
 

@@ -22,6 +22,7 @@ from ablate.records import (
     Started,
     Status,
     Trial,
+    level_text,
 )
 from ablate.report.numbers import fixed
 from ablate.text import escape
@@ -153,7 +154,7 @@ class Progress:
     def _label(self, cells: Iterable[Cell]) -> None:
         for cell in cells:
             changed = (
-                f"{name}={level}"
+                f"{name}={level_text(level)}"
                 for name, level in cell.levels.items()
                 if level != self._baseline.get(name)
             )

@@ -143,9 +143,12 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
     if not shown.plan.space.network.trainer:
         print(data_line(shown.plan.space.data))
     known = len(shown.plan.trials) - len(shown.to_train)
+    time = ", in an unknown time"
+    if shown.seconds is not None:
+        time = f", about {duration(shown.seconds)}"
     print(
         f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-        f" train, about {duration(shown.seconds)}{busy_note(shown.seconds)}."
+        f" train{time}{busy_note(shown.seconds)}."
     )
     looks = shown.plan.space.seeds.looks
     if looks is not None:

@@ -121,7 +121,8 @@ def _train(start: Any, options: Options, form: Format) -> None:
     done = f"{outcome.trained} trials trained, {outcome.known_before} known before"
     if outcome.failed:
         why = advice.command("status", outcome.study)
-        tell(f"{done}, {outcome.failed} failed: {why}")
+        logs = advice.command("logs", outcome.study)
+        tell(f"{done}, {outcome.failed} failed: {why}. What they printed: {logs}")
         raise typer.Exit(1)
     if outcome.not_chosen:
         others = advice.command("resume", outcome.study)
@@ -223,43 +224,56 @@ def try_(
 ) -> None:
     """Train one trial in this process, with its output; nothing is stored.
 
-    A `breakpoint()` in your own code opens the debugger.
+    A `breakpoint()` in your own code opens the debugger; in a command's script, with
+    --pdb.
     """
     from ablate import space
     from ablate.errors import AblateError
+    from ablate.own import mistakes
     from ablate.pipeline import Options
     from ablate.records import level_text
     from ablate.trained.foreground import (
         SKIPPED_STEPS,
+        debug_command,
         find_trial,
-        run_command,
         train,
     )
 
     declared = space.read(file)
-    trial = find_trial(declared, Options(runs, store), row, seed)
+    try:
+        trial = find_trial(declared, Options(runs, store), row, seed)
+    except AblateError as error:
+        reason = mistakes.cause(error)
+        if reason is None:
+            raise
+        # A mistake in the user's own part, which is built to plan it.
+        _show_error(reason, pdb=pdb)
+        tell(f"error: {error}")
+        raise typer.Exit(1) from None
     levels = trial.architecture.settings
     shown = " ".join(f"{name}={level_text(level)}" for name, level in levels.items())
     tell(f"row {row}, seed {trial.seed}: {shown or trial.architecture.backbone}")
-    if _is_command(trial.architecture.trainer):
-        if profile is not None:
-            raise AblateError(
-                "--profile is for training in this process; this trainer is a command"
-            )
-        raise typer.Exit(run_command(trial, declared, epochs=epochs, debug=pdb))
+    is_command = _is_command(trial.architecture.trainer)
+    if is_command and profile is not None:
+        raise AblateError(
+            "--profile is for training in this process; this trainer is a command"
+        )
+    if is_command and pdb:
+        raise typer.Exit(debug_command(trial, declared, epochs=epochs))
     try:
         table = train(
-            trial, declared, epochs=epochs, profile_to=profile, hear=_tell_epoch
+            trial,
+            declared,
+            epochs=epochs,
+            profile_to=profile,
+            hear=_tell_epoch,
+            hear_line=lambda line: say(line.rstrip("\n")),
         )
     except Exception as error:
         if isinstance(error, AblateError) and not pdb:
             # Its message says what is wrong.
             raise
-        traceback.print_exc()
-        if pdb:
-            import pdb as debugger
-
-            debugger.post_mortem()
+        _show_error(error, pdb=pdb)
         raise typer.Exit(1) from None
     if profile is not None:
         if not table:
@@ -269,6 +283,15 @@ def try_(
             )
         say(table)
         tell(f"wrote {profile}; open it in https://ui.perfetto.dev or chrome://tracing")
+
+
+def _show_error(error: BaseException, *, pdb: bool) -> None:
+    """Prints the traceback of a user's code, and opens the debugger at its end."""
+    traceback.print_exception(error)
+    if pdb:
+        import pdb as debugger
+
+        debugger.post_mortem(error.__traceback__)
 
 
 def _is_command(trainer: str) -> bool:

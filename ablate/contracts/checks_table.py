@@ -28,8 +28,8 @@ def checks_table(steps: Callable[[int, int], None]) -> tuple[Table, int]:
     if refused:
         notes = [f"{len(results)} checks, {broken} broken, {refused} refused."]
         notes.append(
-            "refused: the part does not fit any small network of the check, and says why;"
-            " nothing was checked."
+            "refused: the part does not fit the small networks of the check, and says"
+            " why; this was not checked."
         )
     columns: list[Column[tuple[str, str, Outcome]]] = [
         Column("part", lambda each: each[0], heading="part"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,7 +66,23 @@ def switches(backbone: OwnBackbone) -> dict[str, tuple[Factor, Parameter]]:
 
 
 def _architecture(backbone: OwnBackbone, settings: Settings) -> Architecture:
-    return resolve(backbone.name, backbone.image_size, 3, CLASSES, settings)
+    without_default = {
+        name: _small_level(parameter.allowed)
+        for name, (_, parameter) in switches(backbone).items()
+        if parameter.default is None
+    }
+    return resolve(
+        backbone.name,
+        backbone.image_size,
+        3,
+        CLASSES,
+        {**without_default, **settings},
+    )
+
+
+def _small_level(allowed: Any) -> Level:
+    """The least number from 1 up that a switch without a default allows."""
+    return next(number for number in itertools.count(1) if allowed.accepts(number))
 
 
 def _built(backbone: OwnBackbone, settings: Settings | None = None) -> torch.nn.Module:

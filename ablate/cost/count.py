@@ -20,6 +20,7 @@ from ablate.cost.rules import Handle, handles
 from ablate.errors import Infeasible, UncountedOperator
 from ablate.layers.circulant import CirculantProjection
 from ablate.models import build
+from ablate.own import mistakes
 from ablate.parts import trainer_named
 from ablate.records import UNCOUNTED, Architecture, Cost
 from ablate.text.advice import option
@@ -73,9 +74,7 @@ def _own_cost(architecture: Architecture) -> Cost:
         try:
             model = trainer.model(architecture.settings).eval()
         except Exception as error:
-            raise Infeasible(
-                f"{source}: model= fails: {type(error).__name__}: {error}"
-            ) from error
+            raise mistakes.refusal(f"{source}: model= fails", error) from error
         if trainer.inputs is None:
             params = sum(p.numel() for p in model.parameters())
             return replace(UNCOUNTED, params=params)
@@ -87,9 +86,8 @@ def _own_cost(architecture: Architecture) -> Cost:
                 " leave inputs= out"
             ) from error
         except Exception as error:
-            raise Infeasible(
-                f"{source}: the network cannot be traced with inputs=:"
-                f" {type(error).__name__}: {error}"
+            raise mistakes.refusal(
+                f"{source}: the network cannot be traced with inputs=", error
             ) from error
 
 

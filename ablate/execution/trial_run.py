@@ -277,7 +277,8 @@ class TrialRun:
 
     def _end(self, status: Status, error: str = "") -> Ended:
         self.status = status
-        self._log.write(f"{error.rstrip()}\n" if error else "")
+        if error and status != Status.FAILED:
+            self._log.write(f"{error.rstrip()}\n")
         self._log.write(f"--- {ENDINGS.get(status, status)} ---\n")
         if self._training is None or status != Status.COMPLETED:
             return Ended(trial=self._trial, status=status, error=error)
@@ -290,4 +291,6 @@ class TrialRun:
         )
 
     def _failed(self) -> Ended:
+        # The store keeps the end of it.
+        self._log.write(traceback.format_exc())
         return self._end(Status.FAILED, traceback.format_exc(limit=-8))

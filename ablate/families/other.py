@@ -53,9 +53,7 @@ def create(
             f"{name} cannot be built for images of {image_size} x {image_size} pixels:"
             f" {timm_models.first_line(error)}"
         ) from error
-    problem = timm_models.problem_with(model, name, image_size, channels, classes)
-    if problem:
-        raise Infeasible(problem)
+    timm_models.refuse_unreadable(model, name, image_size, channels, classes)
     return model
 
 

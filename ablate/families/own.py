@@ -14,7 +14,7 @@ from ablate.factors.factor import BackbonePart, Dimensions
 from ablate.families import timm_models
 from ablate.families.family import Family
 from ablate.families.places import Nowhere, no_blocks
-from ablate.own import registry
+from ablate.own import mistakes, registry
 from ablate.records import Level
 
 if TYPE_CHECKING:
@@ -50,13 +50,19 @@ def create(
     except Infeasible:
         raise
     except Exception as error:
-        raise Infeasible(
-            f"{name} cannot be built for images of {image_size} x {image_size} pixels:"
-            f" {timm_models.first_line(error)}"
-        ) from error
-    problem = timm_models.problem_with(model, name, image_size, channels, classes)
-    if problem:
-        raise Infeasible(problem)
+        pixels = f"images of {image_size} x {image_size} pixels"
+        raise mistakes.refusal(f"{name} cannot be built for {pixels}", error) from error
+    try:
+        timm_models.refuse_unreadable(model, name, image_size, channels, classes)
+    except Infeasible as error:
+        reason = error.__cause__
+        if not isinstance(reason, Exception):
+            raise
+        what = f"{name} cannot read images of {image_size} x {image_size} pixels"
+        if isinstance(reason, RuntimeError):
+            # A shape that does not fit.
+            what += " (@ablate.backbone(image_size=N) declares for which it is made)"
+        raise mistakes.refusal(what, reason) from reason
     return model
 
 

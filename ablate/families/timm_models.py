@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import Infeasible, shortened
 from ablate.factors.factor import Dimensions
-from ablate.own import registry
 
 if TYPE_CHECKING:
     from torch import nn
@@ -141,31 +140,27 @@ def first_line(error: Exception) -> str:
     return shortened(lines[0]) if lines else type(error).__name__
 
 
-def problem_with(
+def refuse_unreadable(
     model: nn.Module, name: str, image_size: int, channels: int, classes: int
-) -> str:
-    """Returns why a network cannot classify such images; empty if it can."""
+) -> None:
+    """Raises Infeasible if a network cannot classify such images."""
     import torch
 
     image = torch.zeros(1, channels, image_size, image_size)
-    hint = ""
-    if name in registry.of_kind("backbone"):
-        hint = "; its declaration names the size: @ablate.backbone(image_size=N)"
     was_training = model.training
     try:
         with torch.no_grad():
             logits = model.eval()(image)
     except Exception as error:
         # Each network raises its own type of error.
-        return (
+        raise Infeasible(
             f"{name} cannot read images of {image_size} x {image_size} pixels:"
-            f" {first_line(error)}{hint}"
-        )
+            f" {first_line(error)}"
+        ) from error
     finally:
         model.train(was_training)
     if not isinstance(logits, torch.Tensor) or logits.shape != (1, classes):
-        return f"{name} gives no logits of {classes} classes"
-    return ""
+        raise Infeasible(f"{name} gives no logits of {classes} classes")
 
 
 def rates(

@@ -203,6 +203,15 @@ def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
         return _Candidate(refusal=str(error))
 
 
+def why_infeasible(space: Space, levels: Settings, costs: Costs) -> Infeasible | None:
+    """The error, with its cause, for which a row is not trained; None if it can be."""
+    try:
+        _build(space, levels, costs)
+    except Infeasible as error:
+        return error
+    return None
+
+
 def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     """Returns what would be built and trained at these levels.
 

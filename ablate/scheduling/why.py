@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ablate.own import registry
-from ablate.records import Known, Plan, Trial, level_text
+from ablate.records import Known, Plan, Status, Trial, level_text
 from ablate.records.trial import VARIED
 from ablate.store.reader import Reader
 
@@ -20,10 +20,14 @@ CODE = "code "
 
 @dataclass(frozen=True)
 class _Stored:
-    """A stored training, with all seeds that it was trained with."""
+    """A stored training, with all seeds that it was trained with.
+
+    `failed` says that it failed with each of them.
+    """
 
     parts: Mapping[str, str]
     seeds: frozenset[int]
+    failed: bool = False
 
 
 def why_new(
@@ -79,7 +83,10 @@ def _reason(
     new: list[Trial], stored: list[_Stored], files: Mapping[str, Mapping[str, str]]
 ) -> str:
     parts = parts_of(new[0])
-    nearest = min(stored, key=lambda other: len(_differing(parts, other.parts)))
+    nearest = min(
+        stored,
+        key=lambda other: (len(_differing(parts, other.parts)), other.failed),
+    )
     names = _differing(parts, nearest.parts)
     if not names:
         seeds = [str(trial.seed) for trial in new if trial.seed not in nearest.seeds]
@@ -92,7 +99,8 @@ def _reason(
     ]
     if len(names) > MOST_SHOWN:
         changes.append(f"{len(names) - MOST_SHOWN} more")
-    return "; ".join(changes)
+    before = " (it failed before)" if nearest.failed else ""
+    return "; ".join(changes) + before
 
 
 def parts_of(trial: Trial) -> dict[str, str]:
@@ -141,6 +149,7 @@ def _text(value: object) -> str:
 def _stored(reader: Reader) -> list[_Stored]:
     """The stored trainings, the latest first."""
     seeds: dict[tuple[tuple[str, str], ...], set[int]] = {}
+    trained = set[tuple[tuple[str, str], ...]]()
     for row in reader.trained_identities(MOST_STORED):
         parts = _parts(
             backbone=row["backbone"],
@@ -156,8 +165,14 @@ def _stored(reader: Reader) -> list[_Stored]:
                 "seeds.vary": ", ".join(row["vary"] or ()),
             },
         )
-        seeds.setdefault(tuple(sorted(parts.items())), set()).add(row["seed"])
-    return [_Stored(dict(parts), frozenset(of)) for parts, of in seeds.items()]
+        key = tuple(sorted(parts.items()))
+        seeds.setdefault(key, set()).add(row["seed"])
+        if row["status"] != Status.FAILED:
+            trained.add(key)
+    return [
+        _Stored(parts=dict(key), seeds=frozenset(of), failed=key not in trained)
+        for key, of in seeds.items()
+    ]
 
 
 def _differing(parts: Mapping[str, str], others: Mapping[str, str]) -> list[str]:

@@ -80,9 +80,10 @@ class TrialReader(Catalogue):
     """Reads the trials of a study, or one trial by its hash."""
 
     def trained_identities(self, most: int) -> list[dict[str, Any]]:
-        """Returns what the latest trials with a result were trained from.
+        """Returns what the latest trials that ended were trained from.
 
-        Each has the backbone, settings, code, recipe, data, start, teacher and seed.
+        Each has the backbone, settings, code, recipe, data, start, teacher, seed and
+        status: that of a result, or failed.
         """
         query = (
             select(
@@ -93,6 +94,7 @@ class TrialReader(Catalogue):
                 trials.c.teacher,
                 trials.c.vary,
                 trials.c.seed,
+                trials.c.status,
                 architectures.c.backbone,
                 architectures.c.settings,
                 architectures.c.code.label("built_by"),
@@ -100,7 +102,7 @@ class TrialReader(Catalogue):
                 architectures.c.head,
             )
             .join(architectures)
-            .where(trials.c.status.in_(WITH_RESULT))
+            .where(trials.c.status.in_((*WITH_RESULT, Status.FAILED)))
             .order_by(trials.c.ended_at.desc())
             .limit(most)
         )

@@ -9,12 +9,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ablate.errors import AblateError, ExecutorError
+from ablate.execution.counting import count_here
 from ablate.execution.trial_run import device_of
 from ablate.pipeline import Options, cost_plan
+from ablate.plan.cells import why_infeasible
 from ablate.records import Epoch, Space, Trial
 
 # Steps of an optimizer that a profile leaves out, and steps that it shows: the first
@@ -44,7 +47,8 @@ def find_trial(space: Space, options: Options, row: int, seed: int | None) -> Tr
             f" --row {cell.same_as}"
         )
     if not cell.trials:
-        raise AblateError(f"--row {row}: it is not trained: {cell.note}")
+        reason = why_infeasible(space, cell.levels, count_here)
+        raise AblateError(f"--row {row}: it is not trained: {cell.note}") from reason
     trials = {trial.seed: trial for trial in cell.trials}
     if seed is None:
         return cell.trials[0]
@@ -62,6 +66,7 @@ def train(
     epochs: int | None = None,
     profile_to: Path | None = None,
     hear: Callable[[Epoch], None],
+    hear_line: Callable[[str], None] | None = None,
 ) -> str:
     """Trains a trial here, and returns a table of operators if it is profiled.
 
@@ -72,11 +77,12 @@ def train(
         epochs: how many, instead of those of the recipe.
         profile_to: the file that gets a trace for Chrome or Perfetto.
         hear: receives each epoch.
+        hear_line: receives each line that a command prints.
     """
     if epochs is not None:
         trial = replace(trial, recipe=replace(trial.recipe, epochs=epochs))
     profiled: Any = _profiled(profile_to) if profile_to is not None else nullcontext()
-    with _training(trial, space) as training, profiled as profiler:
+    with _training(trial, space, hear_line) as training, profiled as profiler:
         while not training.finished:
             hear(training.epoch())
     if profiler is None:
@@ -84,8 +90,8 @@ def train(
     return _operators(profiler) if profiler.has_trace else ""
 
 
-def run_command(trial: Trial, space: Space, *, epochs: int | None, debug: bool) -> int:
-    """Runs the command of a trial with the terminal of this process.
+def debug_command(trial: Trial, space: Space, *, epochs: int | None) -> int:
+    """Runs the command of a trial under pdb, with the terminal of this process.
 
     Returns:
         the command's exit status.
@@ -96,11 +102,13 @@ def run_command(trial: Trial, space: Space, *, epochs: int | None, debug: bool) 
         trial = replace(trial, recipe=replace(trial.recipe, epochs=epochs))
     with _training(trial, space) as training:
         assert isinstance(training, CommandTraining)
-        return training.run_in_foreground(debug=debug)
+        return training.debug()
 
 
 @contextmanager
-def _training(trial: Trial, space: Space) -> Iterator[Any]:
+def _training(
+    trial: Trial, space: Space, hear_line: Callable[[str], None] | None = None
+) -> Iterator[Any]:
     from ablate.training import Training
     from ablate.training.own import make_own
 
@@ -111,7 +119,9 @@ def _training(trial: Trial, space: Space) -> Iterator[Any]:
             " resources: {processes: 1}"
         )
     device = device_of(resources)
-    make: Any = make_own if trial.architecture.trainer else Training
+    make: Any = Training
+    if trial.architecture.trainer:
+        make = partial(make_own, hear=hear_line)
     with tempfile.TemporaryDirectory(prefix="ablate-try-") as folder:
         training = make(trial, folder, device=device, threads=resources.threads)
         try:

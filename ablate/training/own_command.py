@@ -174,9 +174,15 @@ class CommandTraining(OwnTraining):
         if report is None:
             return self._ended_early()
         self._end_process()
+        hint = ""
+        if self._reader is not None or self._files is not None:
+            hint = (
+                "; first= and every= declare how the script counts, such as first=100,"
+                " every=100 for a report every 100 steps"
+            )
         return (
             f"trainer {self._trainer.name} reported epoch {report[0]} after epoch"
-            f" {len(self.epochs)}; report each epoch once, from 1"
+            f" {len(self.epochs)}; report each epoch once, from 1{hint}"
         )
 
     def _add(self, number: int, metrics: Mapping[str, Any], began: float) -> Epoch:
@@ -253,20 +259,18 @@ class CommandTraining(OwnTraining):
             if word or not PLACEHOLDER.fullmatch(declared)
         ]
 
-    def run_in_foreground(self, *, debug: bool) -> int:
-        """Runs the command with the terminal of this process; returns its exit status.
+    def debug(self) -> int:
+        """Runs a Python script under pdb, which stops where it fails.
 
-        Args:
-            debug: whether a Python script runs under pdb, which stops where it fails.
+        It has the terminal of this process. Returns its exit status.
         """
         words = self._words()
-        if debug:
-            if words[0] != sys.executable:
-                raise AblateError(
-                    f"trainer {self._trainer.name}: --pdb is for a command that begins"
-                    f" with python, this one begins with {words[0]}"
-                )
-            words[1:1] = ["-m", "pdb", "-c", "continue"]
+        if words[0] != sys.executable:
+            raise AblateError(
+                f"trainer {self._trainer.name}: --pdb is for a command that begins"
+                f" with python, this one begins with {words[0]}"
+            )
+        words[1:1] = ["-m", "pdb", "-c", "continue"]
         if self._output_folder is not None:
             self._output_folder.mkdir(exist_ok=True)
         folder = registry.folder_of("trainer", self._trainer.name)

@@ -78,6 +78,9 @@ def test_the_log_of_a_function_has_all_that_it_prints(folder: Path, say: Say) ->
     assert lines[-1] == "--- completed ---"
     out, _ = run(say, "logs", "mine", "--row", "1", "--seed", "0")
     assert "ValueError: broken here\n--- failed ---" in out
+    # All of the traceback, from where the trial began to train.
+    assert out.count("Traceback (most recent call last):") == 1
+    assert "trial_run.py" in out
     # A second attempt is appended.
     run(say, "resume", "mine", "--executor", "local", *with_parts, code=1)
     again, _ = run(say, "logs", "mine", "--row", "1", "--seed", "0")

@@ -177,14 +177,16 @@ def test_a_breakpoint_of_the_user(folder: Path) -> None:
 
 
 @pytest.mark.proof
-def test_a_command_has_the_terminal(folder: Path) -> None:
+def test_a_command_shows_its_lines_and_the_epochs_in_them(folder: Path) -> None:
     (folder / "fn.yaml").write_text(OWN.replace("mlp", "script"))
     (folder / "fn.py").write_text(COMMAND)
     (folder / "script.py").write_text(SCRIPT)
     words = ("try", "fn.yaml", "--with", "fn.py")
-    code, out, _ = shell(folder, *words, "--epochs", "7")
-    assert code == 3
+    code, out, err = shell(folder, *words, "--epochs", "7")
+    assert code == 2
     assert "the script trains ['4', '0', '7', " in out
+    assert "trainer script ended with status 3" in err
+    # Under the debugger it has the terminal.
     code, out, _ = shell(
         folder, *words, "--row", "1", "--pdb", typed="p sys.argv[1]\nq\n"
     )
@@ -192,3 +194,88 @@ def test_a_command_has_the_terminal(folder: Path) -> None:
     code, _, err = shell(folder, *words, "--profile", "x.json")
     assert code == 2
     assert "this trainer is a command" in err
+    # What the pattern finds is shown; what it does not find, is said.
+    (folder / "script.py").write_text(
+        "for step in (100, 200):\n    print(f'step {step}: val loss {step / 7:.2f}')\n"
+    )
+    pattern = "pattern=r'step (?P<epoch>[0-9]+): val loss (?P<loss>[0-9.]+)'"
+    good = COMMAND.replace(
+        'metrics={"loss": "min"}', f'metrics={{"loss": "min"}}, {pattern}'
+    )
+    (folder / "fn.py").write_text(
+        good.replace(pattern, f"{pattern}, first=100, every=100")
+    )
+    code, out, err = shell(folder, *words, "--epochs", "2")
+    assert code == 0, err
+    assert "step 100: val loss 14.29\n" in out
+    assert "epoch 2: loss 28.57 (" in out
+    (folder / "fn.py").write_text(good)
+    code, _, err = shell(folder, *words, "--epochs", "2")
+    assert code == 2
+    assert "reported epoch 100 after epoch 0" in err
+    assert "first= and every= declare how the script counts" in err
+    (folder / "fn.py").write_text(good.replace("val loss", "val_loss"))
+    code, _, err = shell(folder, *words, "--epochs", "2")
+    assert code == 2
+    assert "no line of its output completes loss as pattern= says" in err
+
+
+NETWORK = """
+import ablate
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, kernel):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, kernel, padding=kernel // 2)
+        self.kernel = kernel
+
+    def forward(self, x):
+        if self.kernel == 5:
+            MISTAKE
+        return self.conv(x).mean((2, 3))
+
+@ablate.backbone(image_size=8, factors={"kernel": [3, 5]})
+def mini(image_size, channels, classes, kernel):
+    return nn.Sequential(Block(kernel), nn.Linear(4, classes))
+"""
+MINI = """
+question: q?
+name: mini
+backbone: mini
+factors: {kernel: [3, 5]}
+data: {name: digits, train_images: 100, test_images: 50}
+recipe: {epochs: 1, batch_size: 50, warmup_epochs: 0}
+seeds: 1
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("mistake", "error", "is_refused"),
+    [
+        ("return self.bais", "AttributeError: 'Block' object has no attribute", True),
+        ("raise ValueError('boom')", "ValueError: boom", False),
+    ],
+)
+def test_an_error_in_an_own_network_is_shown_where_it_is(
+    mistake: str, error: str, is_refused: bool, folder: Path
+) -> None:
+    """A mistake stops the plan, a ValueError is a row that does not fit. The debugger
+    opens at both.
+    """
+    (folder / "net.py").write_text(NETWORK.replace("MISTAKE", mistake))
+    (folder / "mini.yaml").write_text(MINI)
+    words = ("mini.yaml", "--with", "net.py")
+    code, out, err = shell(folder, "plan", *words)
+    assert code == (2 if is_refused else 0)
+    assert error in out + err
+    assert "(net.py:13)" in out + err
+    words = ("try", *words, "--row", "1")
+    code, out, err = shell(folder, *words)
+    assert code == 1
+    assert "Traceback" in err
+    assert "in forward" in err
+    code, out, err = shell(folder, *words, "--pdb", typed="p self.kernel + 37\nq\n")
+    assert code == 1
+    assert "(Pdb) 42" in out + err

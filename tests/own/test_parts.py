@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from ablate import data, families, pipeline, space
-from ablate.errors import AblateError, DataError, SpaceError
+from ablate.errors import AblateError, DataError, PartError, SpaceError
 from ablate.models import build
 from ablate.own import registry
 from ablate.pipeline import Options
@@ -336,8 +336,19 @@ def test_a_backbone_that_cannot_be_built(use: Use) -> None:
     registry.clear()
     use(PARTS.replace("pixels = channels", "pixels = nothing"))
     families.find("two_layers")
+    # A mistake is no matter of levels: the plan stops, and names the line.
+    with pytest.raises(
+        PartError, match=r"two_layers cannot be built .* NameError.*own_parts.py:\d+"
+    ):
+        pipeline.cost_plan(space.load(PLAIN, "own.yaml"), "none.db")
+    registry.clear()
+    use(
+        PARTS.replace(
+            "pixels = channels", "assert not classes, 'odd'\n    pixels = channels"
+        )
+    )
     plan = pipeline.cost_plan(space.load(PLAIN, "own.yaml"), "none.db")
-    assert "two_layers cannot be built for images of 8 x 8" in plan.cells[0].note
+    assert "AssertionError: odd (own_parts.py:" in plan.cells[0].note
 
 
 @pytest.mark.ray

@@ -11,6 +11,7 @@ from ablate.own import registry
 from ablate.records import Plan
 from ablate.results.study import Study
 from ablate.store.reader import Reader
+from tests.conftest import Say
 from tests.own.conftest import Run, Use
 
 SMALL = """
@@ -203,3 +204,20 @@ def test_the_checks_build_each_level(use: Use) -> None:
     checks["norm = layer: changes the network, which trains and is counted"].run()
     with pytest.raises(BrokenContract, match="ignores gate"):
         checks["gate = true: changes the network, which trains and is counted"].run()
+
+
+def test_a_whole_number_without_a_default_is_checked_at_its_least(
+    use: Use, say: Say
+) -> None:
+    file = use(
+        "import ablate\nfrom torch import nn\n"
+        '@ablate.backbone(image_size=8, factors={"width": ablate.Whole(4),'
+        ' "rate": ablate.Real(0)})\n'
+        "def wide(image_size, channels, classes, width, rate):\n"
+        "    assert width == 4 and rate == 1\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(channels * 64, width),\n"
+        "        nn.ReLU(), nn.Linear(width, classes))\n"
+    )
+    code, out, err = say("check", str(file))
+    assert code == 0, err
+    assert "5 checks, all ok." in out

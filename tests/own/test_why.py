@@ -329,3 +329,32 @@ def test_a_study_that_is_imported_keeps_the_identities(
     registry.load_file(file)
     import_studies(str(moved_to / "first.db"), target.url)
     assert why(SPACE, target) == []
+
+
+def test_a_trial_that_failed_is_compared_with_itself(
+    tmp_path: Path, use: Use, run: Run, options: Options
+) -> None:
+    """Not with a row of another level that was trained."""
+    parts = (
+        "import ablate\n"
+        '@ablate.trainer(factors={"kernel": [3, 5]}, metrics={"a": "max"})\n'
+        "def train(trial):\n"
+        "    for epoch in trial.epochs():\n"
+        "        assert trial.levels['kernel'] == 3\n"
+        "        trial.report(a=1.0)\n"
+    )
+    text = (
+        "question: q?\nname: own\ntrainer: train\nseeds: 1\nrecipe: {epochs: 1}\n"
+        "factors: {kernel: [3, 5]}\n"
+    )
+    use(parts)
+    assert run(text).failed == 1
+    registry.clear()
+    use(parts.replace("== 3", "in (3, 5)"))
+    declared = space.load(text, "own.yaml")
+    shown = pipeline.preview(declared, options.url, options)
+    lines = pipeline.why_new(shown, options.url)
+    assert lines[0].startswith("row 0 (1 trial): trainer train: own_parts.py changed")
+    assert lines[1].startswith(
+        "row 1 (1 trial): trainer train: own_parts.py changed (it failed before)"
+    )
