@@ -102,7 +102,12 @@ def disk(
 
 
 def export(
-    study: StudyArgument,
+    study: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[STUDY]", help="Name of a study; `ablate status` lists them."
+        ),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -112,6 +117,10 @@ def export(
             show_default=False,
         ),
     ] = None,
+    whole: Annotated[
+        bool,
+        typer.Option("--all", help="Write all studies to one file, instead of one."),
+    ] = False,
     optuna: Annotated[
         str,
         typer.Option(
@@ -129,8 +138,18 @@ def export(
     The file is for pandas and other tools; optuna-dashboard shows the storage.
     """
     from ablate.errors import AblateError
-    from ablate.results.study import Study
+    from ablate.results.study import Study, export_all
 
+    if (study is None) != whole:
+        raise AblateError(
+            "name a study, or write --all for all of them: ablate export STUDY --to"
+            " FILE.parquet, or ablate export --all --to FILE.parquet"
+        )
+    if study is None:
+        if to is None or optuna:
+            raise AblateError("--all goes with --to FILE, such as --to all.parquet")
+        tell(f"wrote {export_all(url_of(store, runs), to)} trials to {to}")
+        return
     if (to is None) == (not optuna):
         raise AblateError(
             "name exactly one destination, a file or a storage: ablate export"

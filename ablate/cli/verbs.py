@@ -179,6 +179,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "Write trials to a file, or cells to Optuna.",
             (
                 "export mine --to mine.parquet",
+                "export --all --to all.parquet",
                 "export mine --optuna sqlite:///optuna.db",
             ),
         ),

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError
-from ablate.records import RESOLVED, Cost, Space, StudyResults, column_of
+from ablate.records import (
+    RESOLVED,
+    Cost,
+    Space,
+    StudyResults,
+    column_of,
+    level_text,
+)
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.layer_means import Line, lines
@@ -463,24 +470,8 @@ class Study:
         Raises:
             AblateError: the file has another ending.
         """
-        endings = (".parquet", ".csv", ".json")
-        if to.suffix not in endings:
-            like = to.parent / f"{to.stem or 'trials'}.parquet"
-            raise AblateError(
-                f"{to}: trials are written to {', '.join(endings)}; name a file like"
-                f" {like}"
-            )
-        frame = self.frame()
-        to.parent.mkdir(parents=True, exist_ok=True)
-        if to.suffix == ".parquet":
-            frame.to_parquet(to, index=False)
-        elif to.suffix == ".csv":
-            frame.map(escape.csv).rename(columns=escape.csv).to_csv(to, index=False)
-        else:
-            to.write_text(
-                escape.json(frame.to_json(orient="records", indent=1)), encoding="utf-8"
-            )
-        return len(frame)
+        _check_ending(to)
+        return _write_frame(self.frame(), to)
 
     def export_optuna(self, to: str) -> int:
         """Writes the cells that have an outcome to an Optuna storage.
@@ -564,3 +555,60 @@ class Study:
         """Returns columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
             return reader.wide(self.name)
+
+
+ENDINGS = (".parquet", ".csv", ".json")
+
+
+def export_all(store: str, to: Path) -> int:
+    """Writes the trials of all studies of a store to one .parquet, .csv or .json file.
+
+    The first column is the study. A trial that several studies have is there once for
+    each. Columns that a study lacks, such as factors of others, are empty. Returns the
+    number of rows.
+
+    Raises:
+        AblateError: the file has another ending, or the store holds no study.
+    """
+    import pandas as pd
+
+    _check_ending(to)
+    with Reader(store) as reader:
+        names = list(reader.names().values())
+    if not names:
+        raise AblateError("the store holds no study yet; `ablate run FILE` makes one")
+    frames = []
+    for name in names:
+        frame = Study(name, store).frame()
+        frame.insert(0, "study", name)
+        # A level may be a number in one study and a text in another.
+        frames.append(frame.astype(object))
+    whole = pd.concat(frames, ignore_index=True)
+    whole = whole.infer_objects()
+    for name in whole.columns:
+        if whole[name].dtype == object and to.suffix == ".parquet":
+            # A column of a Parquet file has one type.
+            whole[name] = whole[name].map(level_text, na_action="ignore")
+    return _write_frame(whole, to)
+
+
+def _check_ending(to: Path) -> None:
+    """Raises AblateError if a file has none of the endings."""
+    if to.suffix not in ENDINGS:
+        like = to.parent / f"{to.stem or 'trials'}.parquet"
+        raise AblateError(
+            f"{to}: trials are written to {', '.join(ENDINGS)}; name a file like {like}"
+        )
+
+
+def _write_frame(frame: pd.DataFrame, to: Path) -> int:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    if to.suffix == ".parquet":
+        frame.to_parquet(to, index=False)
+    elif to.suffix == ".csv":
+        frame.map(escape.csv).rename(columns=escape.csv).to_csv(to, index=False)
+    else:
+        to.write_text(
+            escape.json(frame.to_json(orient="records", indent=1)), encoding="utf-8"
+        )
+    return len(frame)

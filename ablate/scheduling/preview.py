@@ -69,8 +69,14 @@ class Preview:
         """That the data of the trials to train are not on this machine, and how to get
         them; empty if they are here.
         """
-        problems = (presence.problem(trial.data) for trial in self.to_train)
-        return next(filter(None, problems), "")
+        # One look for each place, not for each trial.
+        places = {
+            (trial.data.name, trial.data.path): trial.data for trial in self.to_train
+        }
+        if self.more_cells != 0:
+            data = self.plan.space.data
+            places.setdefault((data.name, data.path), data)
+        return next(filter(None, map(presence.problem, places.values())), "")
 
     @property
     def has_work(self) -> bool:

@@ -20,7 +20,7 @@ from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from ablate.results.study import Study
-from tests.conftest import RunText
+from tests.conftest import RunText, Say
 from tests.ports import free_port
 
 SEARCH = """
@@ -117,3 +117,40 @@ def _asked(url: str, server: subprocess.Popen[bytes]) -> Any:
             assert server.poll() is None, "the dashboard ended"
             assert time.monotonic() < deadline, "the dashboard does not answer"
             time.sleep(0.2)
+
+
+OTHER = """
+question: Does the layout help?
+name: other
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}
+factors: {shortcuts.count: [0, 1], layout: [serial, parallel]}
+seeds: 2
+data: {name: digits, train_images: 200, test_images: 50}
+recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
+"""
+
+
+def test_all_studies_in_one_file(run_text: RunText, options: Options, say: Say) -> None:
+    import pandas as pd
+
+    run_text(SEARCH.replace("cells: 8", "cells: 3"))
+    run_text(OTHER)
+    where = ("--store", options.url)
+    for ending in ("parquet", "csv", "json"):
+        code, _, error = say("export", "--all", "--to", f"all.{ending}", *where)
+        assert code == 0, error
+    frame = pd.read_parquet("all.parquet")
+    assert frame.columns[0] == "study"
+    counts = frame["study"].value_counts().to_dict()
+    assert set(counts) == {"tiny", "other"}
+    for name, number in counts.items():
+        assert len(Study(name, options.url).frame()) == number
+    layouts = frame[frame["study"] == "other"]["layout"]
+    assert set(layouts) == {"serial", "parallel"}
+    assert frame[frame["study"] == "tiny"]["layout"].isna().all()
+    assert len(pd.read_csv("all.csv")) == len(frame)
+    assert len(json.loads(Path("all.json").read_text())) == len(frame)
+    for words in (("export",), ("export", "tiny", "--all"), ("export", "--all")):
+        code, _, error = say(*words, *where)
+        assert code == 2
+        assert "--all" in error
