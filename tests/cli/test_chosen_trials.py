@@ -77,6 +77,7 @@ def test_what_cannot_be_chosen_is_refused(
     assert say("status")[0] == 2, "nothing was stored"
 
 
+@pytest.mark.proof
 def test_python_chooses_rows_and_seeds(say: Say) -> None:
     with open("mine.yaml", "w") as stream:
         stream.write(SPACE)

@@ -97,6 +97,7 @@ def test_the_log_of_a_function_has_all_that_it_prints(folder: Path, say: Say) ->
     assert mode & 0o077 == 0, "others cannot read it"
 
 
+@pytest.mark.proof
 def test_the_log_of_a_command_has_both_of_its_outputs(folder: Path, say: Say) -> None:
     run(say, "run", "script.yaml", "--executor", "local", "--with", "command.py")
     out, _ = run(say, "logs", "script", "--row", "1")
@@ -133,6 +134,7 @@ def test_what_does_not_exist_is_named(folder: Path, say: Say) -> None:
     assert "is missing; the trial was trained on " in out
 
 
+@pytest.mark.proof
 def test_a_log_is_followed_until_the_trials_have_ended(folder: Path, say: Say) -> None:
     slow = (
         TRAINER.replace("raise ValueError", "print")
@@ -156,6 +158,7 @@ def test_a_log_is_followed_until_the_trials_have_ended(folder: Path, say: Say) -
     assert running.wait(60) == 0
 
 
+@pytest.mark.proof
 def test_what_a_killed_trial_printed_is_kept(folder: Path, say: Say) -> None:
     (folder / "own.py").write_text(
         TRAINER.replace("raise ValueError", "import os; os.kill(os.getpid(), 9); print")

@@ -45,24 +45,19 @@ seeds: 1
         replace(EVERYTHING, channels_last=True),
         replace(RECIPE, optimizer_options="fused=true"),
         replace(RECIPE, optimizer="sgd", optimizer_options="fused=true"),
-        pytest.param(
-            replace(EVERYTHING, compile=True, epochs=3), marks=pytest.mark.proof
-        ),
-        pytest.param(
-            replace(
-                EVERYTHING,
-                compile=True,
-                checkpointing=True,
-                channels_last=True,
-                ema=0.0,
-                epochs=3,
-            ),
-            marks=pytest.mark.proof,
+        replace(EVERYTHING, compile=True, epochs=3),
+        replace(
+            EVERYTHING,
+            compile=True,
+            checkpointing=True,
+            channels_last=True,
+            ema=0.0,
+            epochs=3,
         ),
     ],
     ids=["checkpointing", "channels last", "fused", "fused sgd", "compile", "all"],
 )
-@pytest.mark.slow
+@pytest.mark.proof
 def test_it_resumes_bit_for_bit(recipe: Recipe, tmp_path: Path) -> None:
     chosen = trial(recipe, **DROPS)
     straight, weights = train(chosen, tmp_path / "straight")
@@ -72,7 +67,7 @@ def test_it_resumes_bit_for_bit(recipe: Recipe, tmp_path: Path) -> None:
     assert all(torch.equal(weights[key], others[key]) for key in weights)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_checkpointing_changes_no_bit(tmp_path: Path) -> None:
     usual, weights = train(trial(EVERYTHING, **DROPS), tmp_path / "usual")
     again, others = train(
@@ -180,7 +175,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         ("convnext_atto", 32, {}),
     ],
 )
-@pytest.mark.slow
+@pytest.mark.proof
 def test_each_family_computes_its_blocks_again(
     backbone: str, side: int, settings: dict[str, Level], calls: list[object]
 ) -> None:
