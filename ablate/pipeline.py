@@ -39,6 +39,7 @@ from ablate.scheduling.stored_space import (
     was_search,
     with_last_until_decided,
 )
+from ablate.scheduling.why import upgrades
 from ablate.scheduling.why import why_new as explain
 from ablate.store.database import exists
 from ablate.store.reader import Reader
@@ -109,9 +110,12 @@ def preview(
 
 
 def why_new(shown: Preview, url: str) -> list[str]:
-    """Lines that say for each trial to train which part of its identity is new."""
+    """Lines that say for each trial to train which part of its identity is new, and which
+    packages have changed since the last run.
+    """
     with Reader(url) if exists(url) else nullcontext() as reader:
-        return explain(shown.plan, shown.to_train, shown.known, reader)
+        lines = explain(shown.plan, shown.to_train, shown.known, reader)
+        return lines if reader is None else lines + upgrades(reader)
 
 
 def cost_plan(declared: Space, url: str) -> Plan:

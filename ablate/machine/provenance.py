@@ -51,6 +51,15 @@ def collect() -> Provenance:
     )
 
 
+def versions() -> dict[str, str]:
+    """Returns the versions of what trains, by their names in the store."""
+    return {
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "timm": _version("timm"),
+    }
+
+
 def _version(package: str) -> str:
     try:
         return version(package)

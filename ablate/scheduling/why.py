@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ablate.machine.provenance import versions
 from ablate.own import registry
 from ablate.records import Known, Plan, Status, Trial, level_text
 from ablate.records.trial import VARIED
@@ -77,6 +78,25 @@ def why_new(
             " you raise the revision.)"
         )
     return lines
+
+
+def upgrades(reader: Reader) -> list[str]:
+    """Says which packages have changed since the last run; no line if none has.
+
+    They are no part of a trial's identity.
+    """
+    before = reader.last_versions()
+    changed = [
+        f"{name} {before[name]} → {now}"
+        for name, now in versions().items()
+        if name in before and before[name] != now
+    ]
+    if not changed:
+        return []
+    return [
+        f"Since the last run: {', '.join(changed)}. An upgrade retrains nothing; to"
+        " compare, type: ablate reproduce TRIAL"
+    ]
 
 
 def _reason(

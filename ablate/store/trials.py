@@ -112,6 +112,17 @@ class TrialReader(Catalogue):
             row["code"] = {**(row.pop("built_by") or {}), **(row["code"] or {})}
         return rows
 
+    def last_versions(self) -> dict[str, str]:
+        """Returns the versions of Python, torch and timm in the last run; {} without one."""
+        query = (
+            select(provenance.c.python, provenance.c.torch, provenance.c.timm)
+            .order_by(provenance.c.id.desc())
+            .limit(1)
+        )
+        with self._engine.connect() as connection:
+            row = connection.execute(query).mappings().first()
+        return dict(row) if row else {}
+
     def trials(self, name: str) -> list[dict[str, Any]]:
         """Returns the trials of a study.
 

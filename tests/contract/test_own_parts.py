@@ -169,5 +169,5 @@ def test_a_refusal_is_no_broken_rule(tmp_path: Path, say: Say) -> None:
     (tmp_path / "sevens.py").write_text(SHARED.replace("MULTIPLE", "7"))
     code, out, _ = say("check", "sevens.py")
     assert code == 0
-    assert "refused: the part does not fit any small network" in out
+    assert "refused: the part does not fit the small networks of the check" in out
     assert "needs a multiple of 7 heads" in out

@@ -12,6 +12,7 @@ from ablate import pipeline, space
 from ablate.own import registry
 from ablate.own.syntax import syntax_hash
 from ablate.pipeline import Options
+from ablate.scheduling import why as explaining
 from ablate.store.reader import Reader
 from tests.own.conftest import Run, Use
 
@@ -358,3 +359,29 @@ def test_a_trial_that_failed_is_compared_with_itself(
     assert lines[1].startswith(
         "row 1 (1 trial): trainer train: own_parts.py changed (it failed before)"
     )
+
+
+def test_an_upgraded_package_is_named_and_retrains_nothing(
+    use: Use, run: Run, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(
+        "import ablate\n"
+        '@ablate.trainer(factors={"kernel": [3, 5]}, metrics={"a": "max"})\n'
+        "def train(trial):\n"
+        "    for epoch in trial.epochs():\n"
+        "        trial.report(a=1.0)\n"
+    )
+    text = (
+        "question: q?\nname: own\ntrainer: train\nseeds: 1\nrecipe: {epochs: 1}\n"
+        "factors: {kernel: [3, 5]}\n"
+    )
+    assert run(text).trained == 2
+    shown = pipeline.preview(space.load(text, "own.yaml"), options.url, options)
+    assert pipeline.why_new(shown, options.url) == []
+    now = explaining.versions()
+    monkeypatch.setattr(explaining, "versions", lambda: now | {"timm": "9.9.9"})
+    shown = pipeline.preview(space.load(text, "own.yaml"), options.url, options)
+    assert not shown.to_train
+    (line,) = pipeline.why_new(shown, options.url)
+    assert line.startswith(f"Since the last run: timm {now['timm']} → 9.9.9. ")
+    assert run(text).trained == 0
