@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ablate.execution import trial_log
 from ablate.execution.trial_log import TrialLog
+from ablate.own import registry
 from ablate.trained.logs import shown_lines
 from tests.conftest import Say
 
@@ -53,14 +55,16 @@ def run(say: Say, *words: str, code: int = 0) -> tuple[str, str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(TRAINER)
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "command.py").write_text(COMMAND)
     (tmp_path / "mine.yaml").write_text(SPACE.format("mine") + "seeds: 2\n")
     (tmp_path / "script.yaml").write_text(SPACE.format("script") + "seeds: 1\n")
-    return tmp_path
+    yield tmp_path
+    # Later tests would have the parts, too.
+    registry.clear()
 
 
 def test_the_log_of_a_function_has_all_that_it_prints(folder: Path, say: Say) -> None:

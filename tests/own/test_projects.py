@@ -7,6 +7,7 @@ output and files.
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -178,8 +179,11 @@ def test_each_project_has_a_stand_in_and_ten_lines_at_most() -> None:
 @pytest.mark.proof
 @pytest.mark.parametrize("name", STAND_INS)
 def test_a_project_is_stopped_resumed_and_judged(
-    name: str, tmp_path: Path, options: Options
+    name: str, tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Other tests have modules of this name.
+    for module in [module for module in sys.modules if module.startswith("models")]:
+        monkeypatch.delitem(sys.modules, module)
     for file, text in STAND_INS[name].items():
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text(text)
