@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,15 +25,22 @@ from ablate.records import Architecture, Recipe
 MOST_SHAPES = 64
 
 
-def arrange(model: nn.Module, recipe: Recipe, device: torch.device) -> None:
-    """Prepares a network that is on its device, before copies of it are made."""
+def arrange(
+    model: nn.Module, recipe: Recipe, device: torch.device, unread: Collection[str]
+) -> None:
+    """Prepares a network that is on its device, before copies of it are made.
+
+    Args:
+        unread: the fields of a recipe that the task does not read.
+    """
+    precision = "high" if recipe.tf32 else "highest"
     if device.type == "cuda":
         # A state of the process, which may have trained another trial before.
-        torch.set_float32_matmul_precision("high" if recipe.tf32 else "highest")
-    if recipe.channels_last:
+        torch.set_float32_matmul_precision(precision)
+    if "channels_last" not in unread and recipe.channels_last:
         model.to(memory_format=torch.channels_last)
         model.register_forward_pre_hook(_channels_last)
-    if recipe.checkpointing:
+    if "checkpointing" not in unread and recipe.checkpointing:
         enable_checkpointing(model)
 
 

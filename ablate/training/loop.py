@@ -133,7 +133,7 @@ class Training:
         model, loaded = build_from(self._trial.architecture, read_start(self._trial))
         self._model = self._group.synchronise(model.to(self._device))
         self.weights = str(loaded) if self._trial.start else ""
-        arrange(self._model, recipe, self._device)
+        arrange(self._model, recipe, self._device, self._task.unread)
         with layers_said(self._model):
             self._optimizer = make_optimizer(self._model, recipe)
         apply_exceptions(self._optimizer, self._model, recipe)
@@ -146,7 +146,7 @@ class Training:
         # After the EMA copy: the copy would otherwise have the hooks that collect patch
         # tokens.
         self._work.attach(self._model)
-        if recipe.compile:
+        if "compile" not in self._task.unread and recipe.compile:
             compile_network(self._model)
         for group in param_groups_weight_decay(self._work.extra, recipe.weight_decay):
             if group["params"]:
