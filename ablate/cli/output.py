@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,9 @@ def show(table: Table, form: str, *, details: bool = False) -> None:
 
     if not details:
         table = table.without_details()
+    if not sys.stdout.isatty():
+        # It has no bold text.
+        table = replace(table, bold_note="")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 1000)
     # Rich prints nothing into less.
     console.width = max(console.width, LEAST_ROOM)
@@ -89,11 +93,7 @@ def show(table: Table, form: str, *, details: bool = False) -> None:
     for places in _blocks(table, console.width):
         console.print(_block(table, places, title, console.width))
         title = ""
-    # Output that is no terminal has no bold text.
-    bold_note = "" if sys.stdout.isatty() else table.bold_note
     for note in table.all_notes:
-        if note == bold_note:
-            continue
         console.print(_shown(note, "dim"), soft_wrap=True)
 
 

@@ -51,9 +51,15 @@ def _split(train: str = "train", test: str = "test") -> dict[str, Any]:
 
 
 def _in_memory(
-    name: str, loader: str, side: int, channels: int, numbers: tuple[int, int, int]
+    name: str,
+    loader: str,
+    side: int,
+    channels: int,
+    classes: int,
+    images: int,
+    test_images: int,
+    **how: Any,
 ) -> PublishedSet:
-    classes, images, test_images = numbers
     return PublishedSet(
         name=name,
         loader=loader,
@@ -63,6 +69,7 @@ def _in_memory(
         classes=classes,
         images=images,
         test_images=test_images,
+        **how,
     )
 
 
@@ -84,52 +91,24 @@ def _files(
 
 
 _WHOLE: dict[str, Any] = {"train": {}, "test": {}}
+_LABELS: dict[str, Any] = {"labels": "labels", **_split()}
+_BALANCED: dict[str, Any] = {
+    "train": {"split": "balanced", "train": True},
+    "test": {"split": "balanced", "train": False},
+}
 
 PUBLISHED: dict[str, PublishedSet] = {
     published.name: published
     for published in (
-        _in_memory("cifar10", "CIFAR10", 32, 3, (10, 50_000, 10_000)),
-        _in_memory("cifar100", "CIFAR100", 32, 3, (100, 50_000, 10_000)),
-        _in_memory("mnist", "MNIST", 28, 1, (10, 60_000, 10_000)),
-        _in_memory("fashion-mnist", "FashionMNIST", 28, 1, (10, 60_000, 10_000)),
-        _in_memory("kmnist", "KMNIST", 28, 1, (10, 60_000, 10_000)),
-        _in_memory("usps", "USPS", 16, 1, (10, 7_291, 2_007)),
-        PublishedSet(
-            name="emnist",
-            loader="EMNIST",
-            kind="memory",
-            image_size=28,
-            channels=1,
-            classes=47,
-            images=112_800,
-            test_images=18_800,
-            train={"split": "balanced", "train": True},
-            test={"split": "balanced", "train": False},
-        ),
-        PublishedSet(
-            name="svhn",
-            loader="SVHN",
-            kind="memory",
-            image_size=32,
-            channels=3,
-            classes=10,
-            images=73_257,
-            test_images=26_032,
-            labels="labels",
-            **_split(),
-        ),
-        PublishedSet(
-            name="stl10",
-            loader="STL10",
-            kind="memory",
-            image_size=96,
-            channels=3,
-            classes=10,
-            images=5_000,
-            test_images=8_000,
-            labels="labels",
-            **_split(),
-        ),
+        _in_memory("cifar10", "CIFAR10", 32, 3, 10, 50_000, 10_000),
+        _in_memory("cifar100", "CIFAR100", 32, 3, 100, 50_000, 10_000),
+        _in_memory("mnist", "MNIST", 28, 1, 10, 60_000, 10_000),
+        _in_memory("fashion-mnist", "FashionMNIST", 28, 1, 10, 60_000, 10_000),
+        _in_memory("kmnist", "KMNIST", 28, 1, 10, 60_000, 10_000),
+        _in_memory("usps", "USPS", 16, 1, 10, 7_291, 2_007),
+        _in_memory("emnist", "EMNIST", 28, 1, 47, 112_800, 18_800, **_BALANCED),
+        _in_memory("svhn", "SVHN", 32, 3, 10, 73_257, 26_032, **_LABELS),
+        _in_memory("stl10", "STL10", 96, 3, 10, 5_000, 8_000, **_LABELS),
         _files("flowers102", "Flowers102", 102, 1_020, 6_149),
         _files("pets", "OxfordIIITPet", 37, 3_680, 3_669, train={"split": "trainval"}),
         _files("food101", "Food101", 101, 75_750, 25_250),

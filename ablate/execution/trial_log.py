@@ -12,8 +12,10 @@ What would break it: a process that truncates the file and does not append to it
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 
@@ -36,6 +38,9 @@ class TrialLog:
 
     def __init__(self, path: str, *, captures: bool = False) -> None:
         self._file: int | None = None
+        # A thread that reads a command's output may write while the log is closed. The
+        # number of the file may then be that of another file.
+        self._lock = threading.Lock()
         self._captures = captures
         if not path:
             return
@@ -56,16 +61,15 @@ class TrialLog:
 
     def write(self, text: str) -> None:
         """Appends text."""
-        if self._file is None:
-            return
-        with contextlib.suppress(OSError):
-            os.write(self._file, text.encode(errors="backslashreplace"))
+        with self._lock, contextlib.suppress(OSError):
+            if self._file is not None:
+                os.write(self._file, text.encode(errors="backslashreplace"))
 
     def trim(self) -> None:
         """Removes the beginning of a log that has become too long."""
-        if self._file is None:
-            return
-        with contextlib.suppress(OSError):
+        with self._lock, contextlib.suppress(OSError):
+            if self._file is None:
+                return
             size = os.fstat(self._file).st_size
             if size <= MOST_BYTES:
                 return
@@ -80,14 +84,15 @@ class TrialLog:
 
     def close(self) -> None:
         """Closes the file. What is printed afterwards is not kept."""
-        if self._file is None:
-            return
-        if self._captures:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            _point_outputs_to(nowhere)
-            os.close(nowhere)
-        os.close(self._file)
-        self._file = None
+        with self._lock:
+            if self._file is None:
+                return
+            if self._captures:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                _point_outputs_to(nowhere)
+                os.close(nowhere)
+            os.close(self._file)
+            self._file = None
 
 
 def epoch_line(epoch: Epoch) -> str:
@@ -101,9 +106,9 @@ def _text(metrics: Mapping[str, float]) -> str:
 
 def _point_outputs_to(file: int) -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
-            # What a killed process has printed must be in the file.
-            stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        # Whoever has replaced a stream decides where its text goes.
+        if isinstance(stream, io.TextIOWrapper):
+            # What a killed process has printed must be in the file. This flushes, too.
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
     for output in _OUTPUTS:
         os.dup2(file, output)

@@ -97,6 +97,7 @@ def enable_checkpointing(model: nn.Module) -> None:
     if enable is not None:
         try:
             enable(True)
+        # So timm's networks say that they do not offer it.
         except (AssertionError, NotImplementedError) as error:
             problem = str(error) or problem
         else:

@@ -57,14 +57,14 @@ def levels_chart(
         AblateError: there is no result yet, or no combination of the other factors has
             results at all levels.
     """
-    for option, name in (("by", by), ("group", group)):
-        if name not in (*results.factors, *([""] if option == "group" else [])):
+    places = (by, group) if group else (by,)
+    for name in places:
+        if name not in results.factors:
             raise UnknownName(unknown("factor", name, results.factors))
     if group == by:
         raise AblateError(
             f"by and group are both {by}; name two factors, or leave out group"
         )
-    places = (by, group) if group else (by,)
     others = [name for name in results.factors if name not in places]
     cells = _cells(results, values, places, others)
     if not cells:
@@ -95,7 +95,7 @@ def levels_chart(
         y=titles.get(metric, metric),
         series=_series(results, means, by, group),
         note=_note(others, len(shared), [point.seeds for point in means.values()]),
-        ticks_x=_ticks([place[0] for place in points]),
+        ticks_x=sorted(set(_numbers([place[0] for place in points]))),
     )
 
 
@@ -140,8 +140,10 @@ def _series(
         by_line.setdefault(place[1] if group else None, []).append((place[0], point))
     series = []
     for level, line in by_line.items():
-        if _are_numbers([x for x, _ in line]):
-            line.sort(key=lambda each: each[0])  # type: ignore[arg-type, return-value]
+        numbers = _numbers([x for x, _ in line])
+        if numbers:
+            order = sorted(range(len(line)), key=numbers.__getitem__)
+            line = [line[place] for place in order]
         name = change_text({group: level}, results.labels) if group else "mean"
         halves = [0.0 if math.isnan(point.half) else point.half for _, point in line]
         series.append(
@@ -161,23 +163,19 @@ def _series(
 
 
 def _x(results: StudyResults, by: str, level: Level | None) -> object:
-    if _are_numbers([level]):
+    if _numbers([level]):
         return level
     return level_label(results.labels, by, level)
 
 
-def _are_numbers(levels: Sequence[Level | None]) -> bool:
-    return all(
-        isinstance(level, int | float) and not isinstance(level, bool)
+def _numbers(levels: Sequence[Level | None]) -> list[float]:
+    """The levels as numbers; empty if one of them is none."""
+    numbers = [
+        float(level)
         for level in levels
-    )
-
-
-def _ticks(levels: Sequence[Level | None]) -> list[float]:
-    """The levels themselves if they are numbers."""
-    if not _are_numbers(levels):
-        return []
-    return sorted({float(level) for level in levels})  # type: ignore[arg-type]
+        if isinstance(level, int | float) and not isinstance(level, bool)
+    ]
+    return numbers if len(numbers) == len(levels) else []
 
 
 def _note(others: Sequence[str], combinations: int, seeds: Sequence[int]) -> str:

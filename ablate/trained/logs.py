@@ -18,8 +18,6 @@ from ablate.store.reader import Reader
 LOOK_SECONDS = 0.3
 # Sequences that change the colour of a terminal or move its cursor.
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-# What is read of a file at once.
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -114,17 +112,15 @@ def _log_of(trial: dict[str, Any], folder: Path, reader: Reader) -> LogOfTrial:
 
 
 def _none_chosen(
-    study: str, trials: Sequence[dict[str, object]], row: int | None, seed: int | None
+    study: str, trials: Sequence[dict[str, Any]], row: int | None, seed: int | None
 ) -> str:
     rows = {trial["row"] for trial in trials}
     if row is not None and row not in rows:
-        listed = ", ".join(map(str, sorted(rows, key=str)))
+        listed = ", ".join(map(str, sorted(rows)))
         return f"--row {row}: {study} has trials in the rows {listed}"
-    seeds = sorted(
-        {str(trial["seed"]) for trial in trials if row in (None, trial["row"])}
-    )
+    seeds = sorted({trial["seed"] for trial in trials if row in (None, trial["row"])})
     where = study if row is None else f"row {row} of {study}"
-    return f"--seed {seed}: {where} has the seeds {', '.join(seeds)}"
+    return f"--seed {seed}: {where} has the seeds {', '.join(map(str, seeds))}"
 
 
 def shown_lines(text: bytes) -> list[str]:
@@ -154,12 +150,12 @@ def follow(
     position = dict[str, int]()
     rest = dict[str, bytes]()
     for log in logs:
-        position[log.trial] = 0
-        rest[log.trial] = b""
-        if log.path.is_file():
-            position[log.trial] = log.path.stat().st_size
-            for line in log.last_lines(lines):
-                print_line(log, line)
+        # Read once: the trial may print meanwhile.
+        text, position[log.trial] = _new(log.path, 0)
+        whole, _, rest[log.trial] = text.rpartition(b"\n")
+        shown = shown_lines(whole + b"\n") if whole else []
+        for line in shown if lines is None else shown[len(shown) - lines :]:
+            print_line(log, line)
     while True:
         # Before the files are read: what a trial printed before it ended is in its log.
         left = _running(logs, options)
@@ -170,6 +166,9 @@ def follow(
             whole, _, rest[log.trial] = text.rpartition(b"\n")
             for line in shown_lines(whole + b"\n") if whole else []:
                 print_line(log, line)
+            if not left and rest[log.trial]:
+                # Its last line has no end.
+                print_line(log, *shown_lines(rest[log.trial]))
         if not left:
             return
         time.sleep(LOOK_SECONDS)
@@ -178,10 +177,8 @@ def follow(
 def _running(logs: Sequence[LogOfTrial], options: Options) -> bool:
     """Whether a trial has not ended."""
     with Reader(options.url) as reader:
-        statuses = reader.statuses()
-    return any(
-        statuses[log.trial][0] not in RESOLVED for log in logs if log.trial in statuses
-    )
+        known = reader.known((log.trial for log in logs), with_epochs=False)
+    return any(trial.status not in RESOLVED for trial in known.values())
 
 
 def _new(path: Path, position: int) -> tuple[bytes, int]:
@@ -193,7 +190,7 @@ def _new(path: Path, position: int) -> tuple[bytes, int]:
                 # Its beginning was removed.
                 position = 0
             stream.seek(position)
-            text = stream.read(CHUNK)
+            text = stream.read()
             return text, position + len(text)
     except FileNotFoundError:
         return b"", position

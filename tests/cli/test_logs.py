@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 from ablate.execution import trial_log
 from ablate.execution.trial_log import TrialLog
 from ablate.own import registry
+from ablate.pipeline import Options
+from ablate.records import Status
+from ablate.trained import logs as of_trials
 from ablate.trained.logs import shown_lines
 from tests.conftest import Say
 
@@ -227,6 +231,54 @@ def test_outputs_go_back_to_nowhere(tmp_path: Path) -> None:
     for number in (1, 2):
         text = (tmp_path / f"{number}.txt").read_text()
         assert text == f"job {number}\nchild {number}\n"
+
+
+def test_a_thread_may_write_while_a_log_is_closed(tmp_path: Path) -> None:
+    """The number of its file may be that of another file by then."""
+    logs = [TrialLog(str(tmp_path / "log.txt"))]
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            logs[-1].write("from a thread\n")
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for number in range(300):
+        logs[-1].close()
+        with (tmp_path / "checkpoint").open("w+") as other:
+            other.write(f"{number}")
+            other.flush()
+            assert (tmp_path / "checkpoint").read_text() == f"{number}"
+        logs.append(TrialLog(str(tmp_path / "log.txt")))
+    ended.set()
+    thread.join()
+    logs[-1].close()
+
+
+def test_following_shows_long_output_and_a_last_line_without_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = of_trials.LogOfTrial(
+        trial="t", row=0, seed=0, status=Status.RUNNING, path=tmp_path / "log", host=""
+    )
+    log.path.write_text("early\nbefore\nbegun")
+    answers = iter([True, False])
+
+    def running(*arguments: object) -> bool:
+        # The trial prints three megabytes, and ends within a line.
+        answer = next(answers)
+        if not answer:
+            with log.path.open("a") as stream:
+                stream.write(" line\n" + "x" * 99 + "\n" * 30_001 + "y" * 3_000_000)
+        return answer
+
+    monkeypatch.setattr(of_trials, "_running", running)
+    shown: list[str] = []
+    of_trials.follow([log], Options(), 1, lambda log, line: shown.append(line))
+    assert shown[:3] == ["before", "begun line", "x" * 99]
+    assert shown[-1] == "y" * 3_000_000
+    assert len(shown) == 3 + 30_000 + 1
 
 
 @pytest.mark.parametrize(

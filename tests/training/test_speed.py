@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,9 +154,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     original = checkpoints.checkpoint
 
-    def counted(block: object, *inputs: object, **options: object) -> object:
+    def counted(block: Any, *inputs: Any, **options: Any) -> Any:
         seen.append(block)
-        return original(block, *inputs, **options)  # type: ignore[arg-type]
+        return original(block, *inputs, **options)
 
     monkeypatch.setattr(checkpoints, "checkpoint", counted)
     return seen
