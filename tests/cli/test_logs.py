@@ -233,27 +233,27 @@ def test_outputs_go_back_to_nowhere(tmp_path: Path) -> None:
         assert text == f"job {number}\nchild {number}\n"
 
 
-def test_a_thread_may_write_while_a_log_is_closed(tmp_path: Path) -> None:
-    """The number of its file may be that of another file by then."""
-    logs = [TrialLog(str(tmp_path / "log.txt"))]
-    ended = threading.Event()
+def test_a_log_is_not_closed_while_a_thread_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of its file could be that of another file by then."""
+    log = TrialLog(str(tmp_path / "log.txt"))
+    closing = threading.Thread(target=log.close)
+    write = os.write
+    was_open = []
 
-    def write() -> None:
-        while not ended.is_set():
-            logs[-1].write("from a thread\n")
+    def slow(file: int, text: bytes) -> int:
+        closing.start()
+        closing.join(0.3)
+        was_open.append(Path(f"/proc/self/fd/{file}").exists())
+        return write(file, text)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    for number in range(300):
-        logs[-1].close()
-        with (tmp_path / "checkpoint").open("w+") as other:
-            other.write(f"{number}")
-            other.flush()
-            assert (tmp_path / "checkpoint").read_text() == f"{number}"
-        logs.append(TrialLog(str(tmp_path / "log.txt")))
-    ended.set()
-    thread.join()
-    logs[-1].close()
+    monkeypatch.setattr(os, "write", slow)
+    log.write("from a thread")
+    monkeypatch.undo()
+    closing.join()
+    assert was_open == [True]
+    assert (tmp_path / "log.txt").read_text() == "from a thread"
 
 
 def test_following_shows_long_output_and_a_last_line_without_an_end(
