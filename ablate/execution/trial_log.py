@@ -106,7 +106,7 @@ def _text(metrics: Mapping[str, float]) -> str:
 
 def _point_outputs_to(file: int) -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Whoever has replaced a stream decides where its text goes.
+        # A replaced stream, such as that of a test, is left as it is.
         if isinstance(stream, io.TextIOWrapper):
             # What a killed process has printed must be in the file. This flushes, too.
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
