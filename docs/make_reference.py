@@ -81,6 +81,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
 }
 # Forms of a mapping: the key that it stands under, and its schema.
 FORMS = {
+    "a range": "RangeForm",
     "backbone": "BackboneForm",
     "data": "DataForm",
     "design": "DesignForm",

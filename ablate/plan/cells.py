@@ -125,7 +125,12 @@ class Cells:
         """Returns by how much a cell breaks each limit; empty if that is unknown."""
         try:
             if cell.cost is not None:
-                return violations(self._space.limits, cell.cost, self.baseline.cost)
+                return violations(
+                    self._space.limits,
+                    cell.cost,
+                    self.baseline.cost,
+                    self._settings(cell.levels),
+                )
             return {}
         except Infeasible:
             return {}
@@ -176,7 +181,7 @@ class Cells:
 
     def _compared(self, cell: Cell, built: _Built) -> Cell:
         """Returns the cell with its trials, unless it breaks a limit or is folded."""
-        broken = self._broken_limits(built.cost)
+        broken = self._broken_limits(built.cost, cell.levels)
         if broken:
             return replace(cell, note=broken)
         # Cells are compared by what they train, not by their levels: two settings may
@@ -188,10 +193,14 @@ class Cells:
         why = _why_same(self._space, cell.levels, self.cells[first].levels)
         return replace(cell, same_as=first, note=why)
 
-    def _broken_limits(self, cost: Cost) -> str:
-        """Returns the limits that the cost breaks, in words; empty if it keeps all."""
+    def _settings(self, levels: Settings) -> Settings:
+        return {**self._space.factors.fixed, **levels}
+
+    def _broken_limits(self, cost: Cost, levels: Settings) -> str:
+        """Returns the limits that a cell breaks, in words; empty if it keeps all."""
+        limits, settings = self._space.limits, self._settings(levels)
         try:
-            return "; ".join(violated(self._space.limits, cost, self.baseline.cost))
+            return "; ".join(violated(limits, cost, self.baseline.cost, settings))
         except Infeasible as error:
             return str(error)
 

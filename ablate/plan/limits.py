@@ -1,4 +1,4 @@
-"""Checks which limits a cost breaks, and by how much."""
+"""Checks which limits a cell breaks, and by how much."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ablate.errors import AblateError, Infeasible
-from ablate.records import Arithmetic, Cost, CostOf, Limit, Term
+from ablate.records import (
+    Arithmetic,
+    Cost,
+    CostOf,
+    LevelOf,
+    Limit,
+    Settings,
+    Term,
+    is_number,
+    level_text,
+)
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -24,11 +34,17 @@ OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 
 
 def violated(
-    limits: Sequence[Limit], cost: Cost, baseline: Cost | None
+    limits: Sequence[Limit], cost: Cost, baseline: Cost | None, settings: Settings
 ) -> Iterator[str]:
-    """Yields one sentence for each limit that the cost breaks."""
+    """Yields one sentence for each limit that a cell breaks.
+
+    Args:
+        cost: of the cell.
+        baseline: the cost of the baseline; None if it cannot be built.
+        settings: the levels of all factors that the space names.
+    """
     for limit in limits:
-        left, right = _sides(limit, cost, baseline)
+        left, right = _sides(limit, cost, baseline, settings)
         if not RELATIONS[limit.relation](left, right):
             expression = limit.text.partition(limit.relation)[0].strip()
             bound = "" if isinstance(limit.right, float) else f" = {_number(right)}"
@@ -36,7 +52,7 @@ def violated(
 
 
 def violations(
-    limits: Sequence[Limit], cost: Cost, baseline: Cost | None
+    limits: Sequence[Limit], cost: Cost, baseline: Cost | None, settings: Settings
 ) -> dict[str, float]:
     """Returns by how much each limit is broken, as a share of its bound.
 
@@ -44,7 +60,7 @@ def violations(
     """
     amounts = {}
     for limit in limits:
-        left, right = _sides(limit, cost, baseline)
+        left, right = _sides(limit, cost, baseline, settings)
         over = (left - right if limit.relation in ("<=", "<") else right - left) / (
             abs(right) or 1.0
         )
@@ -63,9 +79,20 @@ def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, float]:
+def _sides(
+    limit: Limit, cost: Cost, baseline: Cost | None, settings: Settings
+) -> tuple[float, float]:
+    def value(term: Term) -> float:
+        if isinstance(term, Arithmetic):
+            return OPERATORS[term.operator](value(term.left), value(term.right))
+        if isinstance(term, CostOf):
+            return float(getattr(baseline if term.of_baseline else cost, term.name))
+        if isinstance(term, LevelOf):
+            return _number_at(limit, term.factor, settings)
+        return term
+
     try:
-        sides = _value(limit.left, cost, baseline), _value(limit.right, cost, baseline)
+        sides = value(limit.left), value(limit.right)
         if not all(map(math.isfinite, sides)):
             raise Infeasible(f"limit {limit.text} gives no finite number; rewrite it")
         return sides
@@ -79,11 +106,11 @@ def _sides(limit: Limit, cost: Cost, baseline: Cost | None) -> tuple[float, floa
         ) from None
 
 
-def _value(term: Term, cost: Cost, baseline: Cost | None) -> float:
-    if isinstance(term, Arithmetic):
-        return OPERATORS[term.operator](
-            _value(term.left, cost, baseline), _value(term.right, cost, baseline)
+def _number_at(limit: Limit, factor: str, settings: Settings) -> float:
+    level = settings.get(factor)
+    if not is_number(level):
+        raise Infeasible(
+            f"limit {limit.text}: {factor} is {level_text(level)} here, which is no"
+            " number"
         )
-    if isinstance(term, CostOf):
-        return float(getattr(baseline if term.of_baseline else cost, term.name))
-    return term
+    return float(level)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 # Characters of a level that is a word. The column in the store has as many.
 LONGEST_LEVEL = 200
@@ -53,6 +53,11 @@ def level_text(level: Level | None) -> str:
     if isinstance(level, float):
         return f"{level:g}"
     return str(level)
+
+
+def is_number(level: Level | None) -> TypeGuard[int | float]:
+    """Returns whether a level is a number: true is none."""
+    return isinstance(level, int | float) and not isinstance(level, bool)
 
 
 def column_of(factor: str) -> str:

@@ -214,6 +214,13 @@ class CostOf:
 
 
 @dataclass(frozen=True)
+class LevelOf:
+    """The cell's level of a factor."""
+
+    factor: str
+
+
+@dataclass(frozen=True)
 class Arithmetic:
     """A sum, difference, product or quotient."""
 
@@ -222,12 +229,12 @@ class Arithmetic:
     right: Term
 
 
-Term: TypeAlias = "float | CostOf | Arithmetic"
+Term: TypeAlias = "float | CostOf | LevelOf | Arithmetic"
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound on costs."""
+    """A bound on costs or levels."""
 
     # The bound as the space declares it.
     text: str

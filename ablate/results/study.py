@@ -525,7 +525,8 @@ class Study:
                 if name not in cell.unread
             }
             if cell.cost:
-                broken = violations(declared.limits, cell.cost, baseline)
+                settings = {**declared.factors.fixed, **cell.levels}
+                broken = violations(declared.limits, cell.cost, baseline, settings)
             else:
                 broken = {}
             attributes = {

@@ -16,6 +16,8 @@ from ablate.scheduling.strategies import SearchFactor
 # space, MOST_DRAWN combinations are drawn at random.
 MOST_LISTED = 20_000
 MOST_DRAWN = 2_000
+# Levels of a factor that are tried, to see whether they decide if others are read.
+MOST_PROBED = 20
 
 
 class Combinations:
@@ -143,7 +145,7 @@ def _decides(space: Space, other: str, name: str, levels: Settings) -> bool:
     """Whether the level of `other` decides, at these levels, if `name` is read."""
     answers = {
         _is_read(space, name, {**levels, other: level})
-        for level in space.factors.levels[other]
+        for level in _probed(space, other)
     }
     return len(answers) > 1
 
@@ -153,7 +155,19 @@ def _around(space: Space, names: Sequence[str]) -> list[Settings]:
     probes: list[Settings] = [space.factors.baseline]
     for first, other in itertools.combinations_with_replacement(names, 2):
         for here, there in itertools.product(
-            space.factors.levels[first], space.factors.levels[other]
+            _probed(space, first), _probed(space, other)
         ):
             probes.append({**space.factors.baseline, first: here, other: there})
     return probes[:MOST_DRAWN]
+
+
+def _probed(space: Space, name: str) -> Sequence[Level]:
+    """Returns the levels of a factor; of a long list, its first, second and last one.
+
+    A long list is a range of numbers. If a number decides whether another factor is
+    read, it does so by being 0, which is an end of the range.
+    """
+    levels = space.factors.levels[name]
+    if len(levels) > MOST_PROBED:
+        return (*levels[:2], levels[-1])
+    return levels

@@ -21,6 +21,7 @@ import optuna
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
+    FloatDistribution,
     IntDistribution,
 )
 from optuna.importance import (
@@ -32,13 +33,16 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from ablate.errors import AblateError
-from ablate.records import Level, Settings, Strategy
+from ablate.records import Level, Settings, Strategy, is_number
 from ablate.report.numbers import scale_of
 from ablate.text.advice import option
 
 # Population of the genetic strategies. A search has tens of cells, so Optuna's default
 # of 50 would make it one random generation.
 POPULATION = 10
+# More numbers than these are a range, not categories, for Optuna's importances and
+# for an exported study.
+MOST_CATEGORIES = 20
 
 
 @contextmanager
@@ -87,10 +91,7 @@ REMEMBERING = frozenset({"quasi-random", "nsga2", "nsga3", "cmaes"})
 
 def is_ordered(levels: Sequence[Level]) -> bool:
     """Whether all levels are numbers, so that a sampler may interpolate."""
-    return all(
-        isinstance(level, int | float) and not isinstance(level, bool)
-        for level in levels
-    )
+    return all(map(is_number, levels))
 
 
 @dataclass(frozen=True)
@@ -380,15 +381,26 @@ def _trials(
             )
             known_levels[level] = None
     distributions = {
-        name: CategoricalDistribution(tuple(levels)) for name, levels in choices.items()
+        name: _distribution(tuple(levels)) for name, levels in choices.items()
     }
     with _quiet():
         return [_trial(cell, distributions, objectives) for cell in cells]
 
 
+def _distribution(levels: tuple[Level, ...]) -> BaseDistribution:
+    """Returns the distribution of a factor's levels.
+
+    Of a few levels, each is a category. Many numbers are a range.
+    """
+    if len(levels) <= MOST_CATEGORIES or not is_ordered(levels):
+        return CategoricalDistribution(levels)
+    numbers = [float(level) for level in levels]
+    return FloatDistribution(min(numbers), max(numbers))
+
+
 def _trial(
     cell: Exported,
-    distributions: Mapping[str, CategoricalDistribution],
+    distributions: Mapping[str, BaseDistribution],
     objectives: int,
 ) -> optuna.trial.FrozenTrial:
     return optuna.create_trial(

@@ -10,9 +10,11 @@ from ablate.errors import (
 )
 from ablate.records import (
     Design,
+    Factors,
     Level,
     Limit,
     Strategy,
+    is_number,
 )
 from ablate.space import limits as limit_rules
 from ablate.space.context import Context, literal, shown
@@ -176,22 +178,27 @@ def _check_cmaes(context: Context, levels: Mapping[str, tuple[Level, ...]]) -> N
         )
 
 
-def read_limits(context: Context) -> tuple[Limit, ...]:
-    """The bounds on cost, from a list or from a mapping by cost."""
+def read_limits(context: Context, factors: Factors) -> tuple[Limit, ...]:
+    """The bounds on costs and levels, from a list or from a mapping by cost."""
     form = context.form.limits
     limits: list[Limit | None] = []
+    numeric = [name for name, level in factors.fixed.items() if is_number(level)]
+    for name, levels in factors.levels.items():
+        if all(map(is_number, levels)):
+            numeric.append(name)
     if isinstance(form, list):
         for index, text in enumerate(form):
-            limits.append(limit_rules.parse(text))
+            limits.append(limit_rules.parse(text, factors=numeric))
             if limits[-1] is None:
                 context.wrong(
                     ("limits", index),
-                    f"limits: {shown(text)} is not a bound on costs; write one like"
-                    f" {limit_rules.FULL_EXAMPLES}",
+                    f"limits: {shown(text)} is not a bound on costs, or on factors whose"
+                    f" levels are numbers ({', '.join(numeric) or 'none here'}); write"
+                    f" one like {limit_rules.FULL_EXAMPLES}",
                 )
     else:
         for cost, text in form.items():
-            limits.append(limit_rules.parse(text, cost))
+            limits.append(limit_rules.parse(text, cost, numeric))
             if limits[-1] is None:
                 context.wrong(
                     ("limits", cost),

@@ -27,6 +27,8 @@ class Context:
     document: Document
     form: SpaceForm
     problems: list[Problem] = field(default_factory=list)
+    # The levels of each factor that varies; ranges and patterns are expanded.
+    levels: dict[str, list[Level]] = field(default_factory=dict)
 
     @cached_property
     def trainer(self) -> Trainer | None:
@@ -44,7 +46,7 @@ class Context:
         """The names of all backbones, whether they exist or not."""
         form = self.form.backbone
         if form is None:
-            return tuple(map(str, self.form.factors.get("backbone", [])))
+            return tuple(map(str, self.levels.get("backbone", [])))
         return (form if isinstance(form, str) else form.family,)
 
     def wrong(self, where: Where, text: str | Callable[[], str]) -> None:
@@ -55,7 +57,7 @@ class Context:
     def listed(self) -> dict[str, dict[tuple[bool, Level], Level]]:
         """The listed levels of each factor that varies, by `level_key`."""
         listed = {}
-        for name, levels in self.form.factors.items():
+        for name, levels in self.levels.items():
             # If two levels have the same key, the first one in the list is kept.
             listed[name] = {level_key(level): level for level in reversed(levels)}
         return listed

@@ -13,6 +13,9 @@ from ablate.space.context import Context, level_key, parameters_of, shown
 from ablate.space.levels import check_names
 from ablate.text.document import Where
 
+# The most levels that a message names.
+MOST_NAMED = 20
+
 
 def read_factors(
     context: Context, design: Design, sizes: Mapping[str, Level]
@@ -23,7 +26,7 @@ def read_factors(
         sizes: the sizes that the section `backbone` declares; they do not vary.
     """
     form = context.form
-    levels = {name: tuple(listed) for name, listed in form.factors.items()}
+    levels = {name: tuple(listed) for name, listed in context.levels.items()}
     check_names(context, design, levels, sizes)
     rows = _read_rows(context, design, levels)
     if design.name == "rows" and form.baseline:
@@ -63,7 +66,7 @@ def read_factors(
 
 def removes_parts(context: Context) -> bool:
     """Whether the factor `remove` varies, and is the built-in one."""
-    if "remove" not in context.form.factors or context.form.trainer is not None:
+    if "remove" not in context.levels or context.form.trainer is not None:
         return False
     return not any(
         factors.find("remove", backbone)[0].switch for backbone in context.backbones
@@ -258,7 +261,9 @@ def not_varied(name: str, levels: Mapping[str, tuple[Level, ...]]) -> str:
 
 
 def not_listed(key: str, name: str, level: Level, listed: tuple[Level, ...]) -> str:
+    names = [str(level) for level in listed]
+    if len(names) > MOST_NAMED:
+        names[MOST_NAMED // 2 : -MOST_NAMED // 2] = ["..."]
     return (
-        f"{key}: {shown(level)} is not among the levels of {name}:"
-        f" {', '.join(map(str, listed))}"
+        f"{key}: {shown(level)} is not among the levels of {name}: {', '.join(names)}"
     )

@@ -1,4 +1,4 @@
-"""Limits on cost: arithmetic over costs, such as `flops <= 1.05 * baseline.flops`.
+"""Limits: arithmetic over costs and levels, such as `flops <= 1.05 * baseline.flops`.
 
 A limit is parsed, never executed.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Collection
 from dataclasses import fields
 
-from ablate.records import Arithmetic, Cost, CostOf, Limit, Relation, Term
+from ablate.records import Arithmetic, Cost, CostOf, LevelOf, Limit, Relation, Term
 
 EXAMPLES = '"<= 6e6", "<= 1.1 * baseline", "< baseline"'
 FULL_EXAMPLES = (
     '"params <= 6e6", "flops <= 1.05 * baseline.flops", "flops / baseline.flops +'
-    ' params / baseline.params <= 2.1"'
+    ' params / baseline.params <= 2.1", "size.width * size.depth <= 512"'
 )
 LONGEST = 500
 # No cost is this large. A larger number would be a mistake, and its products would not
@@ -35,12 +36,13 @@ _RELATIONS: dict[type[ast.cmpop], Relation] = {
 }
 
 
-def parse(text: str, cost: str = "") -> Limit | None:
+def parse(text: str, cost: str = "", factors: Collection[str] = ()) -> Limit | None:
     """Returns the limit that a text expresses, or None if it expresses none.
 
     Args:
         cost: the cost to put before a text of the short form, as in `flops: "<= 1.1 *
             baseline"`.
+        factors: those that a limit may name; their levels are numbers.
     """
     words = " ".join(f"{cost} {text}".split())
     try:
@@ -56,37 +58,48 @@ def parse(text: str, cost: str = "") -> Limit | None:
     if len(words) > LONGEST or not isinstance(tree, ast.Compare) or len(tree.ops) != 1:
         return None
     relation = _RELATIONS.get(type(tree.ops[0]))
-    left = _term(tree.left, cost)
-    right = _term(tree.comparators[0], cost)
+    left = _term(tree.left, cost, factors)
+    right = _term(tree.comparators[0], cost, factors)
     if (
         relation is None
         or left is None
         or right is None
-        or not (_has_cost(left) or _has_cost(right))
+        or not (_depends_on_cell(left) or _depends_on_cell(right))
     ):
         return None
     return Limit(text=words, left=left, relation=relation, right=right)
 
 
-def _term(node: ast.expr, cost: str) -> Term | None:
+def _term(node: ast.expr, cost: str, factors: Collection[str]) -> Term | None:
     """Returns the term that a node of the syntax tree expresses, or None."""
     match node:
         case ast.Constant(value=value):
             return _number(value)
-        case ast.Name(id="baseline"):
-            return CostOf(cost, of_baseline=True) if cost else None
-        case ast.Name(id=name) if name in _COSTS:
-            return CostOf(name, of_baseline=False)
-        case ast.Attribute(value=ast.Name(id="baseline"), attr=name) if name in _COSTS:
-            return CostOf(name, of_baseline=True)
+        case ast.Name() | ast.Attribute():
+            return _named(ast.unparse(node), cost, factors)
         case ast.BinOp():
-            return _arithmetic(node, cost)
+            return _arithmetic(node, cost, factors)
     return None
 
 
-def _arithmetic(node: ast.BinOp, cost: str) -> Arithmetic | None:
-    left = _term(node.left, cost)
-    right = _term(node.right, cost)
+def _named(name: str, cost: str, factors: Collection[str]) -> Term | None:
+    if name in _COSTS:
+        return CostOf(name, of_baseline=False)
+    if name in factors:
+        return LevelOf(name)
+    if name == "baseline" and cost:
+        return CostOf(cost, of_baseline=True)
+    owner, _, cost_name = name.partition(".")
+    if owner == "baseline" and cost_name in _COSTS:
+        return CostOf(cost_name, of_baseline=True)
+    return None
+
+
+def _arithmetic(
+    node: ast.BinOp, cost: str, factors: Collection[str]
+) -> Arithmetic | None:
+    left = _term(node.left, cost, factors)
+    right = _term(node.right, cost, factors)
     operator = _OPERATORS.get(type(node.op))
     if left is None or right is None or operator is None:
         return None
@@ -99,11 +112,20 @@ def _number(value: object) -> float | None:
     return float(value) if abs(value) < MOST else None
 
 
-def _has_cost(term: Term) -> bool:
-    """Whether the term contains a cost of the cell.
+def _depends_on_cell(term: Term) -> bool:
+    """Whether the term contains a cost or a level of the cell.
 
     A limit on the baseline alone would not limit any cell.
     """
     if isinstance(term, Arithmetic):
-        return _has_cost(term.left) or _has_cost(term.right)
-    return isinstance(term, CostOf) and not term.of_baseline
+        return _depends_on_cell(term.left) or _depends_on_cell(term.right)
+    if isinstance(term, CostOf):
+        return not term.of_baseline
+    return isinstance(term, LevelOf)
+
+
+def has_cost(term: Term) -> bool:
+    """Whether the term contains a cost, of the cell or of the baseline."""
+    if isinstance(term, Arithmetic):
+        return has_cost(term.left) or has_cost(term.right)
+    return isinstance(term, CostOf)

@@ -31,6 +31,7 @@ from ablate.space.labels import read_labels
 from ablate.space.levels import check_listed
 from ablate.space.network import expand_parts, read_backbone, read_network
 from ablate.space.own import check_own
+from ablate.space.ranges import read_levels
 from ablate.space.schema import SpaceForm
 from ablate.space.seeds import read_seeds
 from ablate.space.shape import shape_problems
@@ -101,6 +102,10 @@ def _read(context: Context) -> Space:
         SpaceError: some section has a mistake; the error lists them all.
     """
     form = context.form
+    read_levels(context)
+    if context.problems:
+        # Other sections would only repeat what is wrong with a range.
+        raise SpaceError(context.problems)
     backbone, sizes = read_backbone(context)
     expand_parts(context, backbone, sizes)
     task = read_task(context)
@@ -119,7 +124,7 @@ def _read(context: Context) -> Space:
         design=design,
         strategy=read_strategy(context, factors.levels),
         control=read_control(context, factors.levels),
-        limits=read_limits(context),
+        limits=read_limits(context, factors),
         seeds=read_seeds(context),
         data=read_data(context, task),
         recipe=read_recipe(context, task),
@@ -133,7 +138,7 @@ def _read(context: Context) -> Space:
         parts=registry.named(),
     )
     if form.trainer is not None:
-        check_own(context)
+        check_own(context, space.limits)
     # These two checks need a space that is otherwise correct.
     if factors.rows and not context.problems:
         check_listed(context, factors)

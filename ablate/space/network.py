@@ -51,7 +51,7 @@ def read_backbone(context: Context) -> tuple[str, dict[str, Level]]:
     if context.form.trainer is not None:
         return f"{TRAINER}{context.form.trainer}", {}
     form = context.form.backbone
-    varied = context.form.factors.get("backbone")
+    varied = context.levels.get("backbone")
     # Exactly one of the two places must name it.
     if (form is None) == (varied is None):
         context.wrong(
@@ -74,7 +74,7 @@ def expand_parts(context: Context, backbone: str, sizes: Mapping[str, Level]) ->
 
     The full network becomes the first level, unless `none` is listed.
     """
-    levels = context.form.factors.get("remove", [])
+    levels = context.levels.get("remove", [])
     if context.form.trainer is not None or not any(map(_is_each, levels)):
         return
     if backbone and factors.find("remove", backbone)[0].switch:
@@ -89,7 +89,7 @@ def expand_parts(context: Context, backbone: str, sizes: Mapping[str, Level]) ->
         except (Infeasible, UnknownName) as error:
             context.wrong(("factors", "remove", index), f"remove: {error}")
     # Two patterns may fit the same module.
-    context.form.factors["remove"] = list(dict.fromkeys(expanded))
+    context.levels["remove"] = list(dict.fromkeys(expanded))
 
 
 def _is_each(level: Level) -> bool:
@@ -106,7 +106,7 @@ def _parts(
     """
     from ablate.models import build
 
-    if "backbone" in context.form.factors:
+    if "backbone" in context.levels:
         raise Infeasible(
             "`each` is for one backbone; name it under `backbone`, or list the parts"
         )
@@ -124,7 +124,7 @@ def _parts(
 def _teacher(context: Context) -> DeclaredTeacher | None:
     """The declared teacher; None if there is none."""
     form = context.form.teacher
-    levels = context.form.factors.get("recipe.distillation", [_distillation(context)])
+    levels = context.levels.get("recipe.distillation", [_distillation(context)])
     distils = any(level != "none" for level in levels)
     if form is None:
         if distils:
@@ -225,10 +225,7 @@ def _pretrained(context: Context) -> str:
     if context.form.trainer is not None:
         return ""
     check_weights(context, ("pretrained",), pretrained)
-    if (
-        "pretrained" in context.form.factors
-        and "pretrained" in context.form.model_fields_set
-    ):
+    if "pretrained" in context.levels and "pretrained" in context.form.model_fields_set:
         context.wrong(
             ("pretrained",), "pretrained varies under factors; say it in one place"
         )

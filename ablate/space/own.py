@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 from ablate.errors import did_you_mean, unknown
 from ablate.factors.factor import OneOf
 from ablate.parts import Trainer
-from ablate.records import TRAINER, Data, Level, Recipe
+from ablate.records import TRAINER, Data, Level, Limit, Recipe
 from ablate.space.context import Context, shown
+from ablate.space.limits import has_cost
 from ablate.text.document import Where
 
 # Sections that only built-in training reads.
@@ -27,7 +29,7 @@ BUILT_IN = (
 )
 
 
-def check_own(context: Context) -> None:
+def check_own(context: Context, limits: Sequence[Limit]) -> None:
     """Notes what does not go with the user's own training."""
     form = context.form
     for section in BUILT_IN:
@@ -41,7 +43,7 @@ def check_own(context: Context) -> None:
     if trainer is None:
         return
     for name, allowed in trainer.factors.items():
-        if isinstance(allowed, OneOf) or name in form.factors or name in form.fixed:
+        if isinstance(allowed, OneOf) or name in context.levels or name in form.fixed:
             continue
         context.wrong(
             ("factors",),
@@ -50,7 +52,7 @@ def check_own(context: Context) -> None:
         )
     if trainer.model is not None:
         return
-    if form.limits:
+    if any(has_cost(limit.left) or has_cost(limit.right) for limit in limits):
         context.wrong(("limits",), _no_cost("limits", trainer))
     if len(form.metric) > 1:
         context.wrong(("metric",), _no_cost("further objectives", trainer))

@@ -65,6 +65,12 @@ def _which(value: object) -> str:
     return "<short>"
 
 
+def _which_levels(value: object) -> str:
+    if isinstance(value, dict | RangeForm):
+        return "<range>"
+    return "<list>"
+
+
 def _which_diagnostics(value: object) -> str:
     if isinstance(value, bool):
         return "<flag>"
@@ -118,6 +124,20 @@ ShortOrFull = Annotated[
 
 
 OneLevel = bool | int | float | str
+
+
+Number = int | Annotated[float, Field(allow_inf_nan=False)]
+
+
+class RangeForm(Form):
+    low: Number
+    """The smallest level."""
+    high: Number
+    """The largest level. Between two whole numbers, all levels are whole."""
+    scale: Literal["linear", "log"] = "linear"
+    """Whether the levels have equal distances (linear) or equal ratios (log)."""
+    count: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Number of levels. A design needs it; in a search it is 100 by default."""
 
 
 class BackboneForm(Form):
@@ -404,9 +424,18 @@ class SpaceForm(Form):
     """A backbone's name (`ablate backbones` lists them), or a family with its numbers;
     leave it out if the backbone is a factor.
     """
-    factors: dict[str, list[OneLevel]]
+    factors: dict[
+        str,
+        Annotated[
+            Annotated[list[OneLevel], Tag("<list>")]
+            | Annotated[RangeForm, Tag("<range>")],
+            Discriminator(_which_levels),
+        ],
+    ]
     """Levels of each factor that varies. The first level of a list is the factor's
-    baseline level, unless `baseline` names another one.
+    baseline level, unless `baseline` names another one. A range such as {low: 3e-4,
+    high: 1e-2, scale: log} stands for a list of numbers; `baseline` names its baseline
+    level.
     """
     fixed: dict[str, OneLevel] = {}
     """Levels of factors that do not vary."""
@@ -525,7 +554,7 @@ class SpaceForm(Form):
         Discriminator(_which_limits),
     ] = {}
     """Bounds on cost by name, for example flops: "<= 1.1 * baseline"; or a list of
-    texts such as "flops <= 1.05 * baseline.flops".
+    texts such as "flops <= 1.05 * baseline.flops" or "size.width * size.depth <= 512".
     """
     resources: ResourcesForm = ResourcesForm()  # type: ignore[valid-type]
     """CPU cores and GPUs of one trial. With fractions, trials share a device."""
@@ -546,10 +575,12 @@ def _given(optional: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(level: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a list of levels."""
+    """The schema of a list of levels, or of a range of numbers."""
     level = dict(level)
     description = level.pop("description", "")
-    listed = {"type": "array", "items": level, "minItems": 1}
+    listed: dict[str, Any] = {"type": "array", "items": level, "minItems": 1}
+    if level.get("type") in ("integer", "number"):
+        listed = {"anyOf": [listed, {"$ref": "#/$defs/RangeForm"}]}
     if description:
         listed["description"] = description
     return listed

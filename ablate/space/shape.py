@@ -28,6 +28,7 @@ TAGS = (
     "<short>",
     "<full>",
     "<list>",
+    "<range>",
     "<flag>",
     "<until>",
     "<final>",

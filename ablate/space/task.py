@@ -110,7 +110,7 @@ def check_task(context: Context, task: Task, resources: Resources) -> None:
                 ("recipe", name),
                 f"task {task.name} does not read recipe.{name}; leave it out",
             )
-    for name in form.factors:
+    for name in context.levels:
         if name.startswith("recipe.") and name.removeprefix("recipe.") in task.unread:
             context.wrong(
                 ("factors", name), f"task {task.name} does not read {name}; remove it"

@@ -145,7 +145,7 @@ def read_recipe(context: Context, task: Task) -> Recipe:
     begun = _preset(context, form.preset, task, ("recipe", "preset"))
     recipe = replace(begun, **fields)
     check_loss(context, ("recipe", "loss"), recipe.loss)
-    varied = any(name.startswith("recipe.") for name in context.form.factors)
+    varied = any(name.startswith("recipe.") for name in context.levels)
     for name, when in recipe.unread().items():
         # If fields of the recipe vary, some cell may read this one.
         if name in fields and not varied:
@@ -155,7 +155,7 @@ def read_recipe(context: Context, task: Task) -> Recipe:
             )
     if not varied and (problem := recipe_problem(recipe)):
         context.wrong(("recipe",), problem)
-    if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.form.factors):
+    if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.levels):
         # The plan fits or refuses the recipe of each cell.
         return recipe
     if warmup_fits(context):

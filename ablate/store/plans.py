@@ -35,6 +35,7 @@ from ablate.records import (
     Status,
     Trial,
     generation_name,
+    is_number,
 )
 from ablate.store import views
 from ablate.store.lineage import History
@@ -50,7 +51,7 @@ from ablate.store.sql_tables import (
     studies,
     trials,
 )
-from ablate.store.wide_views import is_number, put_stored
+from ablate.store.wide_views import put_stored
 from ablate.text.advice import option
 
 CHUNK = 500

@@ -26,6 +26,7 @@ from ablate.records import (
     Design,
     Diagnostics,
     Factors,
+    LevelOf,
     Limit,
     Looks,
     Metric,
@@ -191,4 +192,6 @@ def _term(data: Any) -> Term:
             operator=data["operator"],
             right=_term(data["right"]),
         )
+    if "factor" in data:
+        return LevelOf(factor=data["factor"])
     return CostOf(name=data["name"], of_baseline=data["of_baseline"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
-from ablate.records import Level, Space
+from ablate.records import Space, is_number
 from ablate.store import views
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import cells, levels, studies
@@ -84,8 +84,3 @@ def put_all(connection: Connection) -> None:
     """Creates the views of all studies after a migration."""
     for study in connection.execute(select(studies)).mappings().all():
         put_stored(connection, dict(study))
-
-
-def is_number(level: Level) -> bool:
-    """Whether a level is a number: true is none."""
-    return isinstance(level, int | float) and not isinstance(level, bool)

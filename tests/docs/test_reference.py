@@ -110,7 +110,9 @@ def test_examples_are_read(key: str, example: str) -> None:
 
 def test_a_level_under_factors_is_not_null() -> None:
     levels = json_schema()["properties"]["factors"]["properties"]
-    assert levels["recipe.lr"]["items"] == {"exclusiveMinimum": 0, "type": "number"}
+    listed, ranged = levels["recipe.lr"]["anyOf"]
+    assert listed["items"] == {"exclusiveMinimum": 0, "type": "number"}
+    assert ranged == {"$ref": "#/$defs/RangeForm"}
 
 
 def public_functions() -> list[Any]:

@@ -368,6 +368,7 @@ def test_violations_are_shares_of_the_bound() -> None:
         limits,
         Cost(params=1000, flops=1100, flops_paper=1, activations=1, elementwise=1),
         Cost(params=1000, flops=1000, flops_paper=1, activations=1, elementwise=1),
+        {},
     )
     assert list(found.values()) == [
         pytest.approx(50 / 1050),

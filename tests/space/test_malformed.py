@@ -538,7 +538,7 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "limit that is a call": (
         added('limits: ["flops() <= 3"]'),
         9,
-        "'flops() <= 3' is not a bound on costs; write one like",
+        "'flops() <= 3' is not a bound on costs, or on factors",
     ),
     "limit on nothing known": (
         added('limits: ["flop <= 3"]'),
