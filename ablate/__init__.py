@@ -31,12 +31,15 @@ if TYPE_CHECKING:
     from ablate.diagnostics.diagnostic import Diagnostic
     from ablate.factors.factor import Factor, OneOf, Parameter, Real, Whole
     from ablate.parts import (
+        augmentation,
         backbone,
         command,
         dataset,
         loss,
         metric,
         operator,
+        optimizer,
+        schedule,
         trainer,
     )
     from ablate.records import Metric
@@ -48,12 +51,15 @@ _HOMES = {
     "ablate.diagnostics.diagnostic": ("Diagnostic",),
     "ablate.factors.factor": ("Factor", "OneOf", "Parameter", "Real", "Whole"),
     "ablate.parts": (
+        "augmentation",
         "backbone",
         "command",
         "dataset",
         "loss",
         "metric",
         "operator",
+        "optimizer",
+        "schedule",
         "trainer",
     ),
     "ablate.records": ("Metric",),
@@ -69,6 +75,7 @@ __all__ = [
     "Real",
     "Study",
     "Whole",
+    "augmentation",
     "backbone",
     "command",
     "create_model",
@@ -78,8 +85,10 @@ __all__ = [
     "model_cost",
     "open_study",
     "operator",
+    "optimizer",
     "preview",
     "run",
+    "schedule",
     "trainer",
     "use",
 ]

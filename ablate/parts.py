@@ -3,6 +3,9 @@
     backbone    a function that returns a network
     dataset     a function that returns images and labels
     loss        a function of logits and targets
+    optimizer   a function that returns an optimizer
+    schedule    a function of the share of training that is done
+    augmentation  a function that changes training images
     metric      a function of all test logits and labels
     trainer     a function or class around a training of the user's own
     command     a command line that trains in a process of its own
@@ -22,7 +25,6 @@ from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
 from ablate.own import registry
 from ablate.records import (
-    LOSSES,
     METRIC_NAME,
     Direction,
     Level,
@@ -33,11 +35,14 @@ from ablate.records import (
 )
 from ablate.records.own_parts import (
     PLACEHOLDER,
+    OwnAugmentation,
     OwnBackbone,
     OwnData,
     OwnLoss,
     OwnMetric,
     OwnOperator,
+    OwnOptimizer,
+    OwnSchedule,
     Reports,
     Revision,
     Shapes,
@@ -45,7 +50,8 @@ from ablate.records.own_parts import (
 from ablate.text.advice import option
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Generator, Tensor, nn
+    from torch.optim import Optimizer
 
 Allowed: TypeAlias = OneOf | Whole | Real
 R = TypeVar("R")
@@ -184,16 +190,19 @@ def _or_broken(name: str, make: Callable[[], Trainer]) -> Trainer:
         return Trainer(name=name, factors={}, metrics=(), problem=str(error))
 
 
-def own_loss(name: str) -> OwnLoss:
-    """The user's loss of that name.
+def own_part(kind: str, name: str, built_in: Sequence[str]) -> Any:
+    """The user's part of that kind and name.
+
+    Args:
+        built_in: names that no part of a user can have.
 
     Raises:
         UnknownName: no loaded file declares it.
     """
-    losses: dict[str, OwnLoss] = registry.besides("loss", LOSSES)
-    if name not in losses:
-        raise UnknownName(_unknown("loss", name, [*LOSSES, *losses]))
-    return losses[name]
+    parts = registry.besides(kind, built_in)
+    if name not in parts:
+        raise UnknownName(_unknown(kind, name, [*built_in, *parts]))
+    return parts[name]
 
 
 def _unknown(kind: str, name: str, names: Sequence[str]) -> str:
@@ -512,6 +521,89 @@ def loss(
     def declare(function: Callable[[Tensor, Tensor], Tensor]) -> OwnLoss:
         return OwnLoss(
             name=name or _name_of(function), loss=function, revision=revision
+        )
+
+    return declare
+
+
+def optimizer(
+    *, name: str = "", revision: Revision = None
+) -> Callable[[Callable[..., Optimizer]], OwnOptimizer]:
+    """Makes an optimizer available to spaces, as `recipe: {optimizer: NAME}`.
+
+    >>> @ablate.optimizer()
+    ... def signum(groups, lr, beta=0.9):
+    ...     return Signum(groups, lr=lr, beta=beta)
+
+    The function, or a class of torch, gets the groups of parameters, with the weight
+    decay of each, then `lr`, and the recipe's `optimizer_options` by name. A killed
+    trial continues with its `state_dict`.
+
+    Args:
+        name: by default that of the function.
+        revision: see `trainer`.
+    """
+
+    def declare(function: Callable[..., Optimizer]) -> OwnOptimizer:
+        return OwnOptimizer(
+            name=name or _name_of(function), make=function, revision=revision
+        )
+
+    return declare
+
+
+def schedule(
+    *, name: str = "", revision: Revision = None
+) -> Callable[[Callable[..., float]], OwnSchedule]:
+    """Makes a schedule available to spaces, as `recipe: {schedule: NAME}`.
+
+    >>> @ablate.schedule()
+    ... def triangle(share):
+    ...     return 1 - abs(2 * share - 1)
+
+    The function maps the share of all updates that are made, from 0 to 1, to what the
+    learning rate is multiplied by. It gets the recipe's `schedule_options` by name. In
+    the epochs of the warm-up, the learning rate rises linearly instead.
+
+    Args:
+        name: by default that of the function.
+        revision: see `trainer`.
+    """
+
+    def declare(function: Callable[..., float]) -> OwnSchedule:
+        return OwnSchedule(
+            name=name or _name_of(function), factor=function, revision=revision
+        )
+
+    return declare
+
+
+def augmentation(
+    *, name: str = "", revision: Revision = None
+) -> Callable[[Callable[[Tensor, Generator], Tensor]], OwnAugmentation]:
+    """Makes an augmentation available to spaces, as `recipe: {augmentation: NAME}`.
+
+    >>> @ablate.augmentation()
+    ... def noise(images, generator):
+    ...     drawn = torch.randn(images.shape, generator=generator)
+    ...     return images + 0.1 * drawn.to(images.device)
+
+    It changes each training batch after the built-in augmentations, before Mixup and
+    CutMix. All random numbers must be drawn from the generator, which is on the CPU; a
+    killed trial then continues with the same ones.
+
+    Args:
+        name: by default that of the function.
+        revision: see `trainer`.
+
+    Shape:
+        images are float32 (batch, channels, side, side), normalised, on the device. The
+        result has the same shape and type.
+    """
+
+    def declare(function: Callable[[Tensor, Generator], Tensor]) -> OwnAugmentation:
+        return OwnAugmentation(
+            name=name or _name_of(function), augment=function, revision=revision
         )
 
     return declare

@@ -19,6 +19,11 @@ from ablate.contracts.others import (
     metric_checks,
     operator_checks,
 )
+from ablate.contracts.recipe import (
+    augmentation_checks,
+    optimizer_checks,
+    schedule_checks,
+)
 from ablate.contracts.trainer import trainer_checks
 from ablate.own import registry
 
@@ -27,6 +32,9 @@ CHECKS: Mapping[str, Callable[[Any], Iterator[Check]]] = {
     "backbone": backbone_checks,
     "data set": data_checks,
     "loss": loss_checks,
+    "optimizer": optimizer_checks,
+    "schedule": schedule_checks,
+    "augmentation": augmentation_checks,
     "metric": metric_checks,
     "operator": operator_checks,
     "diagnostic": diagnostic_checks,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ablate.data.batches import batches, first_images
 from ablate.data.share import Share
 from ablate.layers.patch_losses import Regions
+from ablate.learning.augmentation import Augmentation, own_augmentation
 from ablate.learning.loss import mixer, training_loss
 from ablate.learning.own_metrics import metrics_of
 from ablate.learning.patches import PatchTerms, mix_on_grid
@@ -85,8 +86,11 @@ class Classification:
             self.mix.mixup_enabled = not 0 < self._recipe.mixup_off_epoch <= epoch
 
     def train(self, order: torch.Generator) -> Iterator[Batch]:
+        own = own_augmentation(self._recipe)
+        augment = None if own is None else Augmentation(own, order)
         for inputs, labels in self.batches.train(order):
-            yield self.batch(inputs, labels)
+            images = inputs if augment is None else augment(inputs)
+            yield self.batch(images, labels)
 
     def batch(self, inputs: Tensor, labels: Tensor) -> Batch:
         """Mixes a batch if the recipe does, and parts it as the recipe says."""

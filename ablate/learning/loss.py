@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ablate.errors import AblateError
 from ablate.layers.patch_losses import TINY, exact
 from ablate.learning.patches import PatchMixup
-from ablate.parts import own_loss
-from ablate.records import LOSSES, Recipe
+from ablate.learning.recipe_check import named_part
+from ablate.records import Recipe
 from ablate.records.own_parts import OwnLoss
 
 
@@ -71,8 +71,9 @@ def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
     """
     mixes = recipe.mixes
     loss: nn.Module = nn.CrossEntropyLoss()
-    if recipe.loss not in LOSSES:
-        loss = FunctionLoss(own_loss(recipe.loss))
+    own_loss = named_part("loss", recipe.loss)
+    if own_loss is not None:
+        loss = FunctionLoss(own_loss)
     elif offset and recipe.loss == "cross-entropy":
         loss = OffsetCrossEntropy()
     elif recipe.loss == "bce":

@@ -1,4 +1,5 @@
-"""Optimizers and schedules of the learning rate: those of timm, by its names.
+"""Optimizers and schedules of the learning rate: those of timm, by its names, and those
+of users' files.
 
 A recipe has fields for what the usual optimizers share. What one optimizer or schedule
 has for itself stands in `optimizer_options` and `schedule_options`, and is passed on.
@@ -7,7 +8,8 @@ has for itself stands in `optimizer_options` and `schedule_options`, and is pass
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,22 +19,27 @@ from timm.optim import (
     create_optimizer_v2,
     get_optimizer_class,
     get_optimizer_info,
-    list_optimizers,
+    param_groups_layer_decay,
+    param_groups_weight_decay,
 )
 from timm.scheduler import create_scheduler_v2
+from timm.scheduler.scheduler import Scheduler
 from torch import nn
 
-from ablate.errors import UnknownName, shortened, unknown
+from ablate.errors import AblateError, PartError, shortened, unknown
+from ablate.learning.recipe_check import named_part
+from ablate.own.mistakes import error_text
 from ablate.records import ADAMS, Recipe
 from ablate.records.options import parse_options
+from ablate.records.own_parts import OwnOptimizer, OwnSchedule
 
 # Options that fields of the recipe set, each with that field.
 _FIELDS = {"lr": "lr", "weight_decay": "weight_decay"}
 _ADAM_FIELDS = {"eps": "eps", "betas": "beta1 and recipe.beta2"}
 # What the optimizer gets from timm or from the loop.
 _INTERNAL = frozenset(("params", "capturable", "differentiable"))
-# Schedules, each with those options of timm that it reads.
-SCHEDULES: Mapping[str, tuple[str, ...]] = {
+# The options of timm that each schedule reads.
+_SCHEDULE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "cosine": ("k_decay",),
     "constant": (),
     "linear": (),
@@ -54,6 +61,9 @@ _NEEDED = {
 def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """Returns the optimizer of a recipe; matrices and kernels have weight decay."""
     options = parse_options(recipe.optimizer_options)
+    own = named_part("optimizer", recipe.optimizer)
+    if own is not None:
+        return _own_optimizer(own, model, recipe, options)
     momentum = options.pop("momentum", recipe.momentum)
     if recipe.optimizer in ADAMS:
         if recipe.eps:
@@ -72,6 +82,63 @@ def make_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     return optimizer
 
 
+def _own_optimizer(
+    own: OwnOptimizer, model: nn.Module, recipe: Recipe, options: Mapping[str, Any]
+) -> torch.optim.Optimizer:
+    """Returns a user's optimizer of the groups of parameters that timm's optimizers get."""
+    no_decay: set[str] = getattr(model, "no_weight_decay", set)()
+    if recipe.layer_decay < 1:
+        groups = param_groups_layer_decay(
+            model,
+            recipe.weight_decay,
+            no_weight_decay_list=no_decay,
+            layer_decay=recipe.layer_decay,
+        )
+    else:
+        groups = param_groups_weight_decay(
+            model, recipe.weight_decay, no_weight_decay_list=no_decay
+        )
+    optimizer = own.make(groups, lr=recipe.rate, **options)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise AblateError(
+            f"optimizer {own.name} must return a torch.optim.Optimizer; found"
+            f" {type(optimizer).__name__}"
+        )
+    return optimizer
+
+
+class OwnScheduler(Scheduler):  # type: ignore[misc]
+    """A user's schedule, in the form of timm's."""
+
+    def __init__(
+        self,
+        own: OwnSchedule,
+        recipe: Recipe,
+        optimizer: torch.optim.Optimizer,
+        updates: int,
+    ) -> None:
+        super().__init__(optimizer, param_group_field="lr", t_in_epochs=False)
+        self.own = own
+        self.options = parse_options(recipe.schedule_options)
+        self.start = recipe.warmup_lr or recipe.rate / 1000
+        self.warmup = recipe.warmup_epochs * updates
+        self.total = recipe.epochs * updates
+
+    def _get_lr(self, t: int) -> list[float]:
+        if t < self.warmup:
+            share = t / self.warmup
+            return [
+                self.start + share * (rate - self.start) for rate in self.base_values
+            ]
+        factor = float(self.own.factor(t / self.total, **self.options))
+        if not 0 <= factor < math.inf:
+            raise AblateError(
+                f"schedule {self.own.name} returns {factor} at {t / self.total:g}; it must"
+                " return a finite number from 0"
+            )
+        return [factor * rate for rate in self.base_values]
+
+
 def make_schedule(
     recipe: Recipe, optimizer: torch.optim.Optimizer, updates: int
 ) -> Any:
@@ -79,8 +146,13 @@ def make_schedule(
 
     Its value depends only on the number of the update.
     """
+    own = named_part("schedule", recipe.schedule)
+    if own is not None:
+        schedule = OwnScheduler(own, recipe, optimizer, updates)
+        schedule.step_update(0)
+        return schedule
     options = parse_options(recipe.schedule_options)
-    name: str = recipe.schedule
+    name = recipe.schedule
     if name == "linear":
         name, options = "poly", {"decay_rate": 1.0}
     schedule, _ = create_scheduler_v2(
@@ -100,20 +172,29 @@ def make_schedule(
     return schedule
 
 
-@cache
 def refusal(recipe: Recipe) -> str:
-    """Returns why no trial can train with a recipe's optimizer and schedule.
+    """Returns why no trial can train with a recipe's optimizer and schedule, which exist.
 
     Empty if one can.
+
+    Raises:
+        PartError: a user's optimizer or schedule has a mistake.
     """
-    for field, check in (
-        ("optimizer", _optimizer_refusal),
-        ("schedule", _schedule_refusal),
+    optimizer = named_part("optimizer", recipe.optimizer)
+    return _refusal(recipe, optimizer, named_part("schedule", recipe.schedule))
+
+
+@cache
+def _refusal(
+    recipe: Recipe, optimizer: OwnOptimizer | None, schedule: OwnSchedule | None
+) -> str:
+    """The same, kept for each recipe and the user's parts that it names."""
+    for field, own, try_out, check in (
+        ("optimizer", optimizer, _try_out, _optimizer_refusal),
+        ("schedule", schedule, _try_schedule, _schedule_refusal),
     ):
         try:
-            problem = check(recipe)
-        except UnknownName as error:
-            problem = str(error)
+            problem = _own_refusal(recipe, own, try_out) if own else check(recipe)
         except ValueError as error:
             problem = f"{field}_options: {error}"
         if problem:
@@ -123,8 +204,6 @@ def refusal(recipe: Recipe) -> str:
 
 def _optimizer_refusal(recipe: Recipe) -> str:
     name = recipe.optimizer
-    if name not in list_optimizers():
-        raise UnknownName(f"optimizer: {unknown('optimizer', name, list_optimizers())}")
     if get_optimizer_info(name).second_order:
         return (
             f"optimizer {name} needs second derivatives, which training does not give"
@@ -165,17 +244,65 @@ def _try_out(recipe: Recipe) -> None:
             optimizer.step()
 
 
+def _try_schedule(recipe: Recipe) -> None:
+    """Takes ten learning rates per epoch."""
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=recipe.rate)
+    schedule = make_schedule(recipe, optimizer, updates=10)
+    for update in range(10 * recipe.epochs):
+        schedule.step_update(update)
+
+
+def _own_refusal(
+    recipe: Recipe,
+    own: OwnOptimizer | OwnSchedule,
+    try_out: Callable[[Recipe], None],
+) -> str:
+    """Returns why a user's optimizer or schedule cannot have the recipe's options.
+
+    Raises:
+        PartError: it has a mistake.
+    """
+    field = f"{own.part}_options"
+    function = own.make if isinstance(own, OwnOptimizer) else own.factor
+    parameters = dict(inspect.signature(function).parameters)
+    takes_all = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
+    )
+    allowed = [
+        name
+        for name, parameter in list(parameters.items())[1:]
+        if name != "lr" and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    for option in parse_options(getattr(recipe, field)):
+        if option == "lr":
+            return f"{field}: write recipe.lr instead of lr"
+        if option not in allowed and not takes_all:
+            if not allowed:
+                return f"{field}: {own.part} {own.name} has no option {option}"
+            what = f"option of {own.part} {own.name}"
+            return f"{field}: {unknown(what, option, allowed)}"
+    try:
+        try_out(recipe)
+    except AblateError as error:
+        return str(error)
+    except Exception as error:
+        # Any error of the user's function would come in each trial.
+        raise PartError(
+            f"{own.part} {own.name} cannot be used: {error_text(error)}"
+        ) from error
+    return ""
+
+
 def _schedule_refusal(recipe: Recipe) -> str:
     name = recipe.schedule
-    if name not in SCHEDULES:
-        raise UnknownName(f"schedule: {unknown('schedule', name, list(SCHEDULES))}")
     options = parse_options(recipe.schedule_options)
+    allowed = _SCHEDULE_OPTIONS[name]
     for option in options:
-        if option not in SCHEDULES[name]:
-            if not SCHEDULES[name]:
+        if option not in allowed:
+            if not allowed:
                 return f"schedule_options: schedule {name} has no option {option}"
             what = f"option of schedule {name}"
-            return f"schedule_options: {unknown(what, option, SCHEDULES[name])}"
+            return f"schedule_options: {unknown(what, option, allowed)}"
     needed = _NEEDED.get(name, "")
     if needed not in ("", *options):
         return (
@@ -183,10 +310,7 @@ def _schedule_refusal(recipe: Recipe) -> str:
             f" {{{needed}: {_EXAMPLES[needed]}}}"
         )
     try:
-        optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=recipe.rate)
-        schedule = make_schedule(recipe, optimizer, updates=10)
-        for update in range(10 * recipe.epochs):
-            schedule.step_update(update)
+        _try_schedule(recipe)
     except Exception as error:
         return f"schedule {name} cannot be used: {shortened(str(error))}"
     return ""

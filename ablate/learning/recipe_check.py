@@ -2,7 +2,57 @@
 
 from __future__ import annotations
 
-from ablate.records import Recipe
+from collections.abc import Sequence
+from typing import Any
+
+from ablate.errors import AblateError
+from ablate.own import registry
+from ablate.parts import own_part
+from ablate.records import ADAMS, LOSSES, NO_AUGMENTATION, SCHEDULES, Recipe
+
+# The fields of a recipe that name a part, which may be one of a user's file.
+NAMING = ("loss", "optimizer", "schedule", "augmentation")
+
+
+def named_part(field: str, name: str) -> Any | None:
+    """The user's part that a field of a recipe names; None if it is built in.
+
+    Args:
+        field: one of NAMING.
+
+    Raises:
+        UnknownName: it is neither built in nor in a loaded file.
+        AblateError: a user's part has a built-in name.
+    """
+    if field == "optimizer" and name in (*ADAMS, "sgd") and not registry.of_kind(field):
+        return None
+    built_in = _built_in(field)
+    registry.besides(field, built_in)
+    if name in built_in:
+        return None
+    return own_part(field, name, built_in)
+
+
+def _built_in(field: str) -> Sequence[str]:
+    if field == "optimizer":
+        # Imports torch and timm, which most plans need not.
+        from timm.optim import list_optimizers
+
+        return tuple(list_optimizers())
+    return {
+        "loss": LOSSES,
+        "schedule": SCHEDULES,
+        "augmentation": (NO_AUGMENTATION,),
+    }[field]
+
+
+def name_problem(field: str, name: str) -> str:
+    """Returns why a field of a recipe cannot have this name; empty if it can."""
+    try:
+        named_part(field, name)
+    except AblateError as error:
+        return f"recipe.{field}: {error}"
+    return ""
 
 
 def recipe_problem(recipe: Recipe) -> str:
@@ -18,7 +68,6 @@ def recipe_problem(recipe: Recipe) -> str:
             return problem
     if recipe.has_usual_optimizer:
         return ""
-    # Imports torch and timm, which most plans need not.
     from ablate.learning.optimizers import refusal
 
     return refusal(recipe)

@@ -46,6 +46,9 @@ KINDS = (
     "backbone",
     "data set",
     "loss",
+    "optimizer",
+    "schedule",
+    "augmentation",
     "metric",
     "operator",
     "diagnostic",
@@ -169,7 +172,7 @@ def besides(kind: str, built_in: Iterable[str]) -> dict[str, Any]:
     for name in built_in:
         if name in records:
             raise AblateError(
-                f"a {kind} '{name}' is built in; give your own another name"
+                f"the {kind} '{name}' is built in; give your own another name"
             )
     return records
 

@@ -12,14 +12,14 @@ from typing import Any
 from ablate import data, factors, families, heads
 from ablate.errors import Infeasible, UncountedOperator
 from ablate.factors.factor import declared_level
-from ablate.learning.recipe_check import recipe_problem
+from ablate.learning.recipe_check import NAMING, named_part, recipe_problem
 from ablate.own import registry
-from ablate.parts import own_loss, trainer_named
+from ablate.parts import trainer_named
 from ablate.plan.limits import violated, violations
 from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.plan.teacher import find_teacher
 from ablate.records import (
-    LOSSES,
+    NO_AUGMENTATION,
     PUBLISHED_WEIGHTS,
     VARIED,
     Architecture,
@@ -241,6 +241,7 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     recipe = _recipe(space, levels, factors.reads_decay(architectural, backbone))
     data.refuse_recipe(images, recipe)
     _refuse_training(recipe, architectural, backbone, space.resources.processes)
+    _refuse_augmentation(recipe, images, space.resources.processes)
     if space.network.head:
         _refuse_small_batches(space.network.head, recipe, images)
     architecture = families.resolve(
@@ -316,10 +317,12 @@ def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
 
 
 def _code(space: Space, recipe: Recipe) -> dict[str, str]:
-    """Returns what the user's loss and metric add to the identity of a trial."""
+    """Returns what the user's loss, metric, ... add to the identity of a trial."""
     code: dict[str, str] = {}
-    if recipe.loss not in LOSSES:
-        code |= registry.identity("loss", own_loss(recipe.loss))
+    for field in NAMING:
+        part = named_part(field, getattr(recipe, field))
+        if part is not None:
+            code |= registry.identity(field, part)
     metric = registry.of_kind("metric").get(space.criterion.metric)
     if metric is not None:
         code |= registry.identity("metric", metric)
@@ -387,6 +390,15 @@ def _refuse_training(
     for is_refused, reason in refusals:
         if is_refused:
             raise Infeasible(reason)
+
+
+def _refuse_augmentation(recipe: Recipe, images: Data, processes: int) -> None:
+    """Raises Infeasible if the user's augmentation cannot change these images."""
+    if recipe.augmentation == NO_AUGMENTATION:
+        return
+    from ablate.learning.augmentation import refuse_augmentation
+
+    refuse_augmentation(recipe, images, processes)
 
 
 def _refuse_small_batches(head: str, recipe: Recipe, images: Data) -> None:

@@ -51,7 +51,7 @@ from ablate.records.model import (
 )
 from ablate.records.order import EarlyStop, Job, Order
 from ablate.records.plan import Cell, Plan, Role
-from ablate.records.recipe import ADAMS, LOSSES, Recipe
+from ablate.records.recipe import ADAMS, LOSSES, NO_AUGMENTATION, SCHEDULES, Recipe
 from ablate.records.results import CellResult, Provenance, StudyResults
 from ablate.records.sections import (
     Arithmetic,
@@ -107,8 +107,10 @@ __all__ = [
     "MOST_REPEATS",
     "MOST_SIDE",
     "MOST_WHOLE",
+    "NO_AUGMENTATION",
     "PUBLISHED_WEIGHTS",
     "RESOLVED",
+    "SCHEDULES",
     "SOURCES",
     "TRAINER",
     "UNCOUNTED",

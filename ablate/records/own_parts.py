@@ -12,7 +12,8 @@ from ablate.errors import AblateError, unknown
 from ablate.records import Level, Metric
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Generator, Tensor, nn
+    from torch.optim import Optimizer
 
 # The name of the number of an epoch in reports of scripts.
 EPOCH = "epoch"
@@ -78,6 +79,39 @@ class OwnLoss:
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         return self.loss(logits, targets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOptimizer:
+    """A function from groups of parameters and a learning rate to an optimizer."""
+
+    part: ClassVar[str] = "optimizer"
+
+    name: str
+    make: Callable[..., Optimizer]
+    revision: Revision = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSchedule:
+    """A function from the share of training that is done to a factor of the rate."""
+
+    part: ClassVar[str] = "schedule"
+
+    name: str
+    factor: Callable[..., float]
+    revision: Revision = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnAugmentation:
+    """A function from training images and a generator to changed images."""
+
+    part: ClassVar[str] = "augmentation"
+
+    name: str
+    augment: Callable[[Tensor, Generator], Tensor]
+    revision: Revision = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,13 @@ from ablate.records.options import canonical_options
 LOSSES = ("cross-entropy", "bce")
 # The optimizers that read eps, beta1 and beta2.
 ADAMS = ("adamw", "lamb", "nadamw")
-# The schedules that do not depend on the number of epochs.
+# The built-in schedules: first those that end at min_lr, then those that do not depend on
+# the number of epochs.
+WITH_END = ("cosine", "linear", "poly", "tanh", "wsd", "rsqrt")
 WITHOUT_END = ("constant", "step", "multistep")
+SCHEDULES = (*WITH_END, *WITHOUT_END)
+# The level of `augmentation` that changes no image.
+NO_AUGMENTATION = "none"
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,8 @@ class Recipe:
     """Images per step, over all processes of the trial."""
     optimizer: Annotated[str, MaxLen(LONGEST_LEVEL)] = "adamw"
     """Rule that turns gradients into steps: a name of timm's `list_optimizers()`, such
-    as adamw, sgd, lion, muon, lamb, adafactor or rmsprop.
+    as adamw, sgd, lion, muon, lamb, adafactor or rmsprop, or an optimizer from a file of
+    your own.
     """
     optimizer_options: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
     """What this optimizer has for itself, in timm's names: a mapping, as in {betas:
@@ -66,19 +72,11 @@ class Recipe:
     """Number of parts into which a batch is divided. The optimizer makes one step after
     all of them.
     """
-    schedule: Literal[
-        "cosine",
-        "constant",
-        "linear",
-        "poly",
-        "tanh",
-        "step",
-        "multistep",
-        "wsd",
-        "rsqrt",
-    ] = "cosine"
-    """Course of the learning rate after the warm-up, in timm's words. wsd (warm-up,
-    stable, decay) falls in the last fifth unless decay_epochs says otherwise.
+    schedule: Annotated[str, MaxLen(LONGEST_LEVEL)] = "cosine"
+    """Course of the learning rate after the warm-up: cosine, linear, poly, tanh, wsd,
+    rsqrt, constant, step or multistep, in timm's words, or a schedule from a file of your
+    own. wsd (warm-up, stable, decay) falls in the last fifth unless decay_epochs says
+    otherwise.
     """
     schedule_options: Annotated[str, MaxLen(LONGEST_LEVEL)] = ""
     """What this schedule has for itself, in timm's names, written like
@@ -146,6 +144,10 @@ class Recipe:
     """Strength of random brightness, contrast and saturation."""
     random_erasing: Annotated[float, Ge(0), Le(1)] = 0.0
     """Probability that a rectangle of an image is erased."""
+    augmentation: Annotated[str, MaxLen(LONGEST_LEVEL)] = NO_AUGMENTATION
+    """An augmentation from a file of your own, after the built-in ones; none: no such
+    one.
+    """
     repeats: Annotated[int, Ge(1), Le(MOST_REPEATS)] = 1
     """Repeated augmentation: number of copies of each image that an epoch draws. An
     epoch keeps its number of images, so it draws fewer different ones.
@@ -277,9 +279,9 @@ class Recipe:
                 "distillation is soft or soft-code",
             ),
             (
-                self.schedule not in WITHOUT_END,
+                self.schedule in WITH_END,
                 ("min_lr",),
-                "schedule is not constant, step or multistep",
+                f"schedule is {', '.join(WITH_END[:-1])} or {WITH_END[-1]}",
             ),
             (
                 # Mixing smooths the targets itself.

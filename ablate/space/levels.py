@@ -11,16 +11,13 @@ from pydantic import ValidationError
 
 from ablate import factors, families
 from ablate.errors import (
-    UnknownName,
     shortened,
     unknown,
 )
 from ablate.factors.factor import explain_refusal
-from ablate.learning.recipe_check import recipe_problem
-from ablate.parts import own_loss
+from ablate.learning.recipe_check import NAMING, name_problem, recipe_problem
 from ablate.records import (
     LONGEST_LEVEL,
-    LOSSES,
     MOST_SIDE,
     Design,
     Factors,
@@ -233,20 +230,13 @@ def _check_backbones(context: Context, where: Where, levels: tuple[Level, ...]) 
             )
 
 
-def check_loss(context: Context, where: Where, level: Level) -> None:
-    """Checks that a loss is built in, or declared by a user's file."""
-    if level in LOSSES or context.form.trainer is not None:
-        return
-    try:
-        own_loss(str(level))
-    except UnknownName as error:
-        context.wrong(where, f"recipe.loss: {error}")
-
-
-def _check_optimizer(context: Context, where: Where, level: Level) -> None:
+def check_named(context: Context, where: Where, field: str, level: Level) -> None:
+    """Checks that a loss, an optimizer, ... is built in, or declared by a user's file."""
     if not isinstance(level, str) or context.form.trainer is not None:
         return
-    problem = recipe_problem(Recipe(optimizer=level))
+    problem = name_problem(field, level)
+    if not problem and field == "optimizer":
+        problem = recipe_problem(Recipe(optimizer=level))
     if problem:
         context.wrong(where, problem)
 
@@ -286,10 +276,8 @@ def _check_recipe_levels(
             context.wrong(where, reason)
             return
     for index, level in enumerate(levels):
-        if field == "loss":
-            check_loss(context, (*where, index), level)
-        if field == "optimizer":
-            _check_optimizer(context, (*where, index), level)
+        if field in NAMING:
+            check_named(context, (*where, index), field, level)
         try:
             RecipeForm.model_validate({field: level})
         except ValidationError as error:

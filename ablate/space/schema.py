@@ -31,6 +31,8 @@ from ablate.records import (
     LOSSES,
     MOST_SIDE,
     MOST_WHOLE,
+    NO_AUGMENTATION,
+    SCHEDULES,
     Design,
     Keep,
     Level,
@@ -598,6 +600,16 @@ def _in_one_line(schema: Any) -> Any:
     return joined
 
 
+def _name_parts(recipe: dict[str, Any]) -> None:
+    """Adds to the schema of a recipe the built-in and the users' parts that it names."""
+    for kind, built_in in (
+        ("loss", LOSSES),
+        ("schedule", SCHEDULES),
+        ("augmentation", (NO_AUGMENTATION,)),
+    ):
+        recipe[kind]["anyOf"][0]["enum"] = [*built_in, *registry.of_kind(kind)]
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a space, with every factor's name and levels, for editors."""
     schema = SpaceForm.model_json_schema()
@@ -614,6 +626,7 @@ def json_schema() -> dict[str, Any]:
     for name, of_name in choices.items():
         levels[name] = of_name[0] if len(of_name) == 1 else {"anyOf": of_name}
     recipe = schema["$defs"]["RecipeForm"]["properties"]
+    _name_parts(recipe)
     for field_name, field_schema in recipe.items():
         if field_name != "preset":
             levels[f"recipe.{field_name}"] = _given(field_schema)
@@ -667,7 +680,6 @@ def json_schema() -> dict[str, Any]:
     names = [family.name for family in families().values() if family.declared]
     schema["$defs"]["DataForm"]["properties"]["name"]["enum"] = [*SETS, *own_sets()]
     recipe["optimizer"]["examples"] = ["adamw", "sgd", "lion", "muon", "lamb"]
-    recipe["loss"]["enum"] = [*LOSSES, *registry.of_kind("loss")]
     schema["$defs"]["BackboneForm"]["properties"]["family"]["enum"] = names
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -15,7 +16,7 @@ from ablate.errors import (
     shortened,
     unknown,
 )
-from ablate.learning.recipe_check import recipe_problem
+from ablate.learning.recipe_check import NAMING, recipe_problem
 from ablate.records import (
     Data,
     Diagnostics,
@@ -25,7 +26,7 @@ from ablate.records import (
     Space,
 )
 from ablate.space.context import Context, literal
-from ablate.space.levels import check_loss
+from ablate.space.levels import check_named
 from ablate.space.own import own_data, own_recipe
 from ablate.space.recipes import RECIPES, preset
 from ablate.space.task import check_data, unread_of
@@ -144,17 +145,7 @@ def read_recipe(context: Context, task: Task) -> Recipe:
     fields = form.model_dump(exclude_none=True, exclude={"preset"})
     begun = _preset(context, form.preset, task, ("recipe", "preset"))
     recipe = replace(begun, **fields)
-    check_loss(context, ("recipe", "loss"), recipe.loss)
-    varied = any(name.startswith("recipe.") for name in context.levels)
-    for name, when in recipe.unread().items():
-        # If fields of the recipe vary, some cell may read this one.
-        if name in fields and not varied:
-            context.wrong(
-                ("recipe", name),
-                f"recipe.{name} is not read unless {when}; leave it out",
-            )
-    if not varied and (problem := recipe_problem(recipe)):
-        context.wrong(("recipe",), problem)
+    _check_fields(context, recipe, fields)
     if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.levels):
         # The plan fits or refuses the recipe of each cell.
         return recipe
@@ -163,6 +154,25 @@ def read_recipe(context: Context, task: Task) -> Recipe:
     if recipe.refusal():
         context.wrong(("recipe", "epochs"), f"recipe: {recipe.refusal()}")
     return recipe
+
+
+def _check_fields(context: Context, recipe: Recipe, fields: Mapping[str, Any]) -> None:
+    """Checks the names in a recipe, and that training reads what it declares."""
+    problems = len(context.problems)
+    for name in NAMING:
+        if name in fields:
+            check_named(context, ("recipe", name), name, fields[name])
+    if any(name.startswith("recipe.") for name in context.levels):
+        # The plan checks the recipe of each cell.
+        return
+    for name, when in recipe.unread().items():
+        if name in fields:
+            context.wrong(
+                ("recipe", name),
+                f"recipe.{name} is not read unless {when}; leave it out",
+            )
+    if len(context.problems) == problems and (problem := recipe_problem(recipe)):
+        context.wrong(("recipe",), problem)
 
 
 def _preset(context: Context, name: str, task: Task, where: Where) -> Recipe:

@@ -39,6 +39,7 @@ NOT_IN_SCENES = frozenset(
         "three_augment",
         "color_jitter",
         "random_erasing",
+        "augmentation",
         "compile",
         "channels_last",
         "checkpointing",

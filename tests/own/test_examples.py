@@ -95,7 +95,13 @@ def test_the_parts_in_the_documentation_train(use: Use, run: Run, study: Study) 
 
 def test_the_switches_in_the_documentation_train(use: Use, run: Run) -> None:
     use(block("python", "def two_layers("))
-    text = block("yaml", "backbone: small")
+    text = block("yaml", "gate: [false, true]")
+    assert run(text.replace("seeds: 3", "seeds: 1")).trained == 4
+
+
+def test_the_recipe_parts_in_the_documentation_train(use: Use, run: Run) -> None:
+    use(block("python", "def two_layers("))
+    text = block("yaml", "recipe.augmentation: [none, noise]")
     assert run(text.replace("seeds: 3", "seeds: 1")).trained == 4
 
 

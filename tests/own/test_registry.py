@@ -212,19 +212,19 @@ def test_a_file_that_cannot_be_loaded(tmp_path: Path, file: str, message: str) -
 def test_a_name_that_is_taken(tmp_path: Path) -> None:
     text = documented_factor().replace('name="scale"', 'name="shortcuts"')
     registry.load_file(write(tmp_path, text))
-    with pytest.raises(AblateError, match="a factor 'shortcuts' is built in"):
+    with pytest.raises(AblateError, match="the factor 'shortcuts' is built in"):
         factors.catalogue()
     registry.clear()
     text = "import ablate\n@ablate.dataset()\ndef digits(): ..."
     registry.load_file(write(tmp_path, text))
-    with pytest.raises(AblateError, match="a data set 'digits' is built in"):
+    with pytest.raises(AblateError, match="the data set 'digits' is built in"):
         data.describe("digits")
     registry.clear()
     text = (
         "import ablate\n@ablate.backbone()\ndef resnet50(side, channels, classes): ..."
     )
     registry.load_file(write(tmp_path, text))
-    with pytest.raises(AblateError, match="a backbone 'resnet50' is built in"):
+    with pytest.raises(AblateError, match="the backbone 'resnet50' is built in"):
         families.find("resnet50")
 
 

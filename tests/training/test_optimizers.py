@@ -15,9 +15,9 @@ from torch import nn
 
 from ablate import space
 from ablate.errors import SpaceError
-from ablate.learning.optimizers import SCHEDULES, make_schedule, refusal
+from ablate.learning.optimizers import make_schedule, refusal
 from ablate.plan.plan import make_plan
-from ablate.records import Cost, Recipe
+from ablate.records import SCHEDULES, Cost, Recipe
 from ablate.records.options import canonical_options, options_text, parse_options
 from tests.training.test_training import RECIPE, train, trial
 
@@ -136,7 +136,10 @@ def test_schedules_have_the_shapes_of_their_names() -> None:
         ("schedule: cosine, schedule_options: {decay_rate: 2}", "unknown option of"),
         ("schedule: linear, schedule_options: {decay_rate: 2}", "has no option"),
         ("epochs: 5, schedule: wsd, schedule_options: {decay_epochs: 9}", "cannot be"),
-        ("schedule: constant, min_lr: 1e-5", "not read unless schedule is not"),
+        (
+            "schedule: constant, min_lr: 1e-5",
+            "not read unless schedule is cosine, linear",
+        ),
     ],
 )
 def test_a_plan_refuses_what_would_fail_in_every_trial(recipe: str, words: str) -> None:
