@@ -42,6 +42,7 @@ from ablate.scheduling.stored_space import (
 from ablate.scheduling.why import upgrades
 from ablate.scheduling.why import why_new as explain
 from ablate.store.database import exists
+from ablate.store.notes import Notes, notes_file
 from ablate.store.reader import Reader
 from ablate.store.session import StoreSession
 from ablate.store.studies import StudyStatus
@@ -203,7 +204,10 @@ def resume(
         if study:
             status = reader.study(study)
         else:
-            status = _last_unfinished(reader.studies())
+            archived = Notes(notes_file(options.url, options.runs)).archived()
+            status = _last_unfinished(
+                [each for each in reader.studies() if each.name not in archived]
+            )
     declared = validated_space(status)
     return run(declared, status.file, options, hooks, executor)
 

@@ -42,6 +42,9 @@ def status(
             help="Show which verdicts stand in the error budget of the store.",
         ),
     ] = False,
+    whole: Annotated[
+        bool, typer.Option("--all", help="List archived studies, too.")
+    ] = False,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
@@ -61,7 +64,13 @@ def status(
             )
         show(budget_table(budget_of(url)), form.value)
         return
-    show(trials_table(study, url) if study else studies_table(url), form.value)
+    if study:
+        show(trials_table(study, url), form.value)
+        return
+    from ablate.store.notes import Notes, notes_file
+
+    hidden = set() if whole else Notes(notes_file(url, runs)).archived()
+    show(studies_table(url, hidden), form.value)
 
 
 def logs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -243,12 +243,25 @@ def level_texts(cell: Cell, names: list[str]) -> list[str]:
     return [level_text(levels.get(name)) for name in names]
 
 
-def studies_table(url: str) -> Table:
-    """All studies of a store."""
+def studies_table(url: str, hidden: Collection[str] = ()) -> Table:
+    """The studies of a store.
+
+    Args:
+        hidden: names of studies that are left out.
+    """
     from ablate.store.reader import Reader
 
     with Reader(url) as reader:
-        studies = reader.studies()
+        stored = reader.studies()
+    studies = [study for study in stored if study.name not in hidden]
+    left_out = len(stored) - len(studies)
+    notes = (
+        [f"Archived studies: {left_out}; see `ablate status --all`."]
+        if left_out
+        else []
+    )
+    if not studies and left_out:
+        return Table(["study"], [], [], notes=notes)
     if not studies:
         return Table(
             ["study"], [], [], notes=["No study yet: `ablate run FILE` creates one."]
@@ -257,7 +270,8 @@ def studies_table(url: str) -> Table:
     # A status that no study has would be an empty column.
     used = set(itertools.chain.from_iterable(study.by_status for study in studies))
     empty = [status.value for status in Status if status not in used]
-    return replace(plain([_without(row, empty) for row in data]), data=data)
+    shown = plain([_without(row, empty) for row in data])
+    return replace(shown, data=data, notes=notes)
 
 
 def _study_data(study: StudyStatus) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablate.cli import agents, gate, results, spaces, stores, training
+from ablate.cli import agents, gate, results, spaces, stores, studies, training
 
 
 @dataclass(frozen=True)
@@ -181,6 +181,16 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
                 "export mine --to mine.parquet",
                 "export --all --to all.parquet",
                 "export mine --optuna sqlite:///optuna.db",
+            ),
+        ),
+        Verb(
+            studies.study,
+            "Note, tag, archive, rename or delete a study.",
+            (
+                "study note mine 'seed 3 ran on another machine'",
+                "study tag mine 'paper, draft'",
+                "study archive mine",
+                "study archive mine --undo",
             ),
         ),
         Verb(

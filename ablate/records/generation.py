@@ -110,6 +110,13 @@ def next_level(spent: float) -> float:
     return round(max(0.0, LEVEL - spent) / 2, 12)
 
 
+# What names a study.
+STUDY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$"
+# The longest name: the size of the column in the store, which not every database enforces,
+# less the number behind the name of an earlier generation.
+LONGEST_NAME = 190
+
+
 def base_name(name: str) -> str:
     """Returns the name of a study without the number of its generation."""
     # No study has the sign in a name of its own (`space.load.study_name`).

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ablate.errors import StoreError
 from ablate.own import registry
-from ablate.records import Space
+from ablate.records import Space, base_name
 from ablate.store.reader import Reader
 from ablate.store.studies import StudyStatus
 from ablate.text import escape
@@ -43,6 +45,9 @@ def validated_space(study: StudyStatus) -> Space:
             f"{study.name} was last run with your own parts; add {options}"
         )
     validated = space.load(study.document, study.file)
+    if study.name == base_name(study.name):
+        # It may have got another name than its file gives it.
+        validated = replace(validated, name=study.name)
     if (
         study.space is not None
         and study.space.seeds.looks

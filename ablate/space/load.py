@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from ablate.errors import SpaceError
 from ablate.own import registry
-from ablate.records import Space
+from ablate.records import LONGEST_NAME, Space
 from ablate.space.cells import (
     read_control,
     read_design,
@@ -46,11 +46,6 @@ from ablate.space.training import (
     warmup_fits,
 )
 from ablate.text.document import parse, read_text
-
-# The longest name of a study, which is the size of the column in the store. Not every
-# database enforces that size.
-# An earlier generation has a number behind its name.
-LONGEST_NAME = 190
 
 
 def read(path: Path) -> Space:

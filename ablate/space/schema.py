@@ -33,6 +33,7 @@ from ablate.records import (
     MOST_WHOLE,
     NO_AUGMENTATION,
     SCHEDULES,
+    STUDY_NAME,
     Design,
     Keep,
     Level,
@@ -413,9 +414,7 @@ class SpaceForm(Form):
     name: (
         Annotated[
             str,
-            Field(
-                pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$"
-            ),
+            Field(pattern=STUDY_NAME),
         ]
         | None
     ) = None

@@ -8,7 +8,7 @@ last one stays.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +44,8 @@ LONGEST_TAG = 40
 LONGEST_NOTE = 10_000
 # The hash of a note on a study.
 STUDY = ""
+# Lists leave out studies with this tag.
+ARCHIVED = "archived"
 
 _metadata = MetaData()
 _notes = Table(
@@ -146,6 +148,25 @@ class Notes:
                     changed_at=now(),
                 )
             )
+
+    def archived(self) -> set[str]:
+        """Returns the names of the archived studies."""
+        return {
+            study
+            for (study, trial), note in self.all().items()
+            if trial == STUDY and ARCHIVED in note.tags
+        }
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Gives the notes on studies, and on their trials, to other names.
+
+        Args:
+            names: the new names of studies by the old ones.
+        """
+        for (study, trial), note in self.all().items():
+            if study in names:
+                self.put(names[study], trial, note)
+                self.put(study, trial, Note())
 
     @contextmanager
     def _connected(self) -> Iterator[Connection]:

@@ -51,7 +51,7 @@ from ablate.store.sql_tables import (
     studies,
     trials,
 )
-from ablate.store.wide_views import put_stored
+from ablate.store.wide_views import drop_view, put_stored
 from ablate.text.advice import option
 
 CHUNK = 500
@@ -140,8 +140,7 @@ def _retire(connection: Connection, study: int) -> None:
     """Gives a study the name of an earlier generation, and its view another one."""
     of_study = studies.c.id == study
     row = connection.execute(select(studies).where(of_study)).mappings().one()
-    quoted = row["results_view"].replace('"', '""')
-    connection.exec_driver_sql(f'DROP VIEW IF EXISTS "{quoted}"')
+    drop_view(connection, row["results_view"])
     name = generation_name(row["name"], row["generation"])
     values = {"name": name, "results_view": free_view(connection, name)}
     connection.execute(update(studies).where(of_study).values(**values))

@@ -72,12 +72,17 @@ def _columns(
     return numeric, [metric.name for metric in metrics_of(study["space"])]
 
 
+def drop_view(connection: Connection, name: str) -> None:
+    """Drops the wide view with that name."""
+    quoted = name.replace('"', '""')
+    connection.exec_driver_sql(f'DROP VIEW IF EXISTS "{quoted}"')
+
+
 def drop_all(connection: Connection) -> None:
     """Drops the views of all studies, before a migration changes a table."""
     names = connection.execute(text("SELECT results_view FROM studies")).scalars()
     for name in names.all():
-        quoted = name.replace('"', '""')
-        connection.exec_driver_sql(f'DROP VIEW IF EXISTS "{quoted}"')
+        drop_view(connection, name)
 
 
 def put_all(connection: Connection) -> None:

@@ -47,6 +47,7 @@ from ablate.records import (
     Space,
     Status,
 )
+from ablate.store import study_changes
 from ablate.store.database import (
     clock,
     exclude_drivers,
@@ -317,6 +318,22 @@ class Writer:
                     .where(studies.c.name == study)
                     .values(finished_at=None)
                 )
+        fold_log(self._engine)
+        return number
+
+    def rename(self, old: str, new: str) -> dict[str, str]:
+        """Gives a study and its generations another name; see `store.study_changes`."""
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
+            renamed = study_changes.rename(connection, old, new)
+        fold_log(self._engine)
+        return renamed
+
+    def remove(self, study: str) -> int:
+        """Removes a study without results; see `store.study_changes`."""
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
+            number = study_changes.remove(connection, study)
         fold_log(self._engine)
         return number
 

@@ -10,6 +10,7 @@ from links import keep, link, state
 from stored import URL, note, studies
 
 from ablate.records import Status
+from ablate.store.notes import ARCHIVED
 from ablate.store.studies import StudyStatus
 from ablate.text.masking import masked
 
@@ -38,6 +39,11 @@ def searched(study: StudyStatus) -> str:
     return f"{study.name} {study.question} {tags}".lower()
 
 
+def shown(study: StudyStatus, pattern: str) -> bool:
+    """Whether a study is listed: an archived one only if the filter asks for it."""
+    return ARCHIVED not in note(study.name).tags or ARCHIVED in pattern.lower()
+
+
 def overview() -> None:
     """The cards, refreshed every two seconds."""
     st.session_state.setdefault("filter", state("filter"))
@@ -45,7 +51,10 @@ def overview() -> None:
         "Filter", placeholder="part of a name, a question or a tag", key="filter"
     )
     keep({"filter": pattern})
-    every = studies()
+    every = [each for each in studies() if shown(each, pattern)]
+    if not every and studies():
+        st.info("All studies are archived. To see them, filter by archived.")
+        return
     if not every:
         st.info(
             "The store has no study yet. To create one, run `ablate init` and then `ablate"

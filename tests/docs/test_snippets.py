@@ -29,7 +29,10 @@ ELSEWHERE = {
     ("docs/own.md", "print(json.dumps({"): "tests/own/test_examples.py",
     ("docs/own.md", "def two_layers("): "tests/own/test_examples.py",
     ("docs/own.md", "backbone: two_layers"): "tests/own/test_examples.py",
-    ("docs/own.md", "factors: {norm: [batch, layer], gate"): "tests/own/test_examples.py",
+    (
+        "docs/own.md",
+        "factors: {norm: [batch, layer], gate",
+    ): "tests/own/test_examples.py",
     ("docs/own.md", "factors: {recipe.augmentation"): "tests/own/test_examples.py",
     ("docs/own.md", "NORM = ablate.Diagnostic("): "tests/own/test_examples.py",
     ("docs/own.md", "diagnostics: [mean_norm]"): "tests/own/test_examples.py",
