@@ -6,7 +6,7 @@ import inspect
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -348,3 +348,14 @@ def place_of(store: str, runs: Path) -> str:
     if store and store != os.environ.get(STORE_VARIABLE):
         runs_option += f" --store {shlex.quote(masked(store))}"
     return runs_option
+
+
+def followed(options: Options) -> Iterator[str]:
+    """The commands that show what is logged to other services."""
+    runs = options.runs
+    if Service.tensorboard in options.log:
+        yield f"tensorboard --logdir {runs}/tensorboard"
+    if Service.mlflow in options.log and "MLFLOW_TRACKING_URI" not in os.environ:
+        yield f"mlflow ui --backend-store-uri sqlite:///{runs}/mlflow.db"
+    if Service.wandb in options.log and os.environ.get("WANDB_MODE") == "offline":
+        yield f"wandb sync {runs}/wandb/offline-run-*"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,11 @@ from ablate.cli.options import (
     CheckpointsOption,
     FormatOption,
     RunsOption,
+    Service,
     StoreOption,
     StudyArgument,
+    WithOption,
+    followed,
     place_of,
     url_of,
 )
@@ -130,10 +134,19 @@ def export(
             " sqlite:///optuna.db.",
         ),
     ] = "",
+    log: Annotated[
+        list[Service] | None,
+        typer.Option(
+            "--log",
+            help="Instead of --to: log the epochs of the trials that have ended to this"
+            " service, as `ablate run --log` does. Repeatable.",
+        ),
+    ] = None,
+    own: WithOption = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
 ) -> None:
-    """Write the trials of a study to a file, or its cells to an Optuna storage.
+    """Write the trials of a study to a file, or log them to a service.
 
     The file is for pandas and other tools; optuna-dashboard shows the storage.
     """
@@ -146,23 +159,39 @@ def export(
             " FILE.parquet, or ablate export --all --to FILE.parquet"
         )
     if study is None:
-        if to is None or optuna:
+        if to is None or optuna or log:
             raise AblateError("--all goes with --to FILE, such as --to all.parquet")
         tell(f"wrote {export_all(url_of(store, runs), to)} trials to {to}")
         return
-    if (to is None) == (not optuna):
+    if sum(map(bool, (to, optuna, log))) != 1:
         raise AblateError(
-            "name exactly one destination, a file or a storage: ablate export"
+            "name exactly one destination, a file, a storage or a service: ablate export"
             f" {escape.shell(study)} --to"
-            f" {escape.shell(study.replace('/', '-'))}.parquet, or --optuna"
-            " sqlite:///optuna.db"
+            f" {escape.shell(study.replace('/', '-'))}.parquet, --optuna"
+            " sqlite:///optuna.db, or --log tensorboard"
         )
+    if log:
+        _log(study, log, store, runs)
+        return
     exported = Study(study, url_of(store, runs))
     if to is not None:
         tell(f"wrote {exported.export(to)} trials to {to}")
         return
     written = exported.export_optuna(optuna)
     tell(f"wrote {written} cells. View them with: optuna-dashboard {optuna}")
+
+
+def _log(study: str, services: Sequence[Service], store: str, runs: Path) -> None:
+    """Logs the trials of a study to services."""
+    from ablate.cli.output import Steps
+    from ablate.pipeline import Options
+    from ablate.trained.log_stored import log_stored
+
+    options = Options(runs, store, log=tuple(service.value for service in services))
+    for command in followed(options):
+        tell(f"View the log with: {command}")
+    number = log_stored(study, options, Steps("trial"))
+    tell(f"logged {number} trials")
 
 
 def abandon(

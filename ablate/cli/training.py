@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -16,10 +14,10 @@ from ablate.cli.options import (
     FileArgument,
     FormatOption,
     RunsOption,
-    Service,
     StoreOption,
     UntilDecidedOption,
     WithOption,
+    followed,
     with_run_options,
 )
 from ablate.cli.output import Format, Steps, say, show, tell
@@ -81,24 +79,13 @@ def resume(
     _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
 
-def _followed(options: Options) -> Iterator[str]:
-    """The commands that show what is logged to other services."""
-    runs = options.runs
-    if Service.tensorboard in options.log:
-        yield f"tensorboard --logdir {runs}/tensorboard"
-    if Service.mlflow in options.log and "MLFLOW_TRACKING_URI" not in os.environ:
-        yield f"mlflow ui --backend-store-uri sqlite:///{runs}/mlflow.db"
-    if Service.wandb in options.log and os.environ.get("WANDB_MODE") == "offline":
-        yield f"wandb sync {runs}/wandb/offline-run-*"
-
-
 def _train(start: Any, options: Options, form: Format) -> None:
     """Runs with a progress display, prints the table, and suggests the next command."""
     from ablate import pipeline
     from ablate.cli.progress import Progress
     from ablate.results.study import Study
 
-    for command in _followed(options):
+    for command in followed(options):
         tell(f"View the log with: {command}")
     with Progress() as progress:
         outcome = start(

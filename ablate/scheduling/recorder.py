@@ -133,9 +133,14 @@ def make_loggers(declared: Space, options: Options) -> Loggers:
     """Returns the services of a run, which know its trials by their levels."""
     from ablate.execution.loggers import Loggers
 
+    return Loggers(logs_of(declared, options))
+
+
+def logs_of(declared: Space, options: Options) -> Logs:
+    """Returns which services log the trials of a space, and how they name them."""
     # The level of each factor names a trial's run in a service. A control differs from
     # the baseline in its width.
     names = list(declared.factors.levels)
     if declared.control and "size.width" not in names:
         names.append("size.width")
-    return Loggers(Logs(options.log, options.runs, declared.name, tuple(names)))
+    return Logs(options.log, options.runs, declared.name, tuple(names))

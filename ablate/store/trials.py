@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
 from ablate.budget import Used
 from ablate.errors import UnknownName, unknown
-from ablate.records import WITH_RESULT, Architecture, Recipe, Status, Trained
+from ablate.records import (
+    WITH_RESULT,
+    Architecture,
+    Measurement,
+    Recipe,
+    Status,
+    Trained,
+)
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import (
@@ -197,6 +204,28 @@ class TrialReader(Catalogue):
         )
         with self._engine.connect() as connection:
             return sorted(connection.execute(query).scalars())
+
+    def measurements(self, hashes: Collection[str]) -> dict[str, list[Measurement]]:
+        """Returns the diagnostics of trials that are numbers, by trial and epoch."""
+        query = (
+            select(
+                diagnostics.c.trial_hash,
+                diagnostics.c.epoch,
+                diagnostics.c.name,
+                diagnostics.c.layer,
+                diagnostics.c.value,
+            )
+            .where(diagnostics.c.trial_hash.in_(hashes), diagnostics.c.layer >= 0)
+            .order_by(diagnostics.c.epoch, diagnostics.c.name, diagnostics.c.layer)
+        )
+        measured: dict[str, list[Measurement]] = {}
+        with self._engine.connect() as connection:
+            for key, epoch, name, layer, value in connection.execute(query):
+                measurement = Measurement(
+                    epoch=epoch, name=name, layer=layer, value=value
+                )
+                measured.setdefault(key, []).append(measurement)
+        return measured
 
     def trained(self, name: str) -> list[Trained]:
         """Returns the trials of a study, each once."""

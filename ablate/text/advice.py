@@ -16,7 +16,7 @@ WITH = "--with"
 # The verbs that read or write checkpoints.
 TRAINING = ("run", "resume", "diagnose")
 # The verbs that need the user's own parts.
-USING_PARTS = (*TRAINING, "plan", "cost", "reproduce", "try")
+USING_PARTS = (*TRAINING, "plan", "cost", "reproduce", "try", "export")
 RUNNING = ("run", "resume")
 # The verbs that have an option, if it is not every verb.
 READERS = {
@@ -24,7 +24,7 @@ READERS = {
     WITH: USING_PARTS,
     "--executor": RUNNING,
     "--ray-address": RUNNING,
-    "--log": RUNNING,
+    "--log": (*RUNNING, "export"),
 }
 
 # The values of each option: --with may have several.

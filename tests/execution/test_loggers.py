@@ -367,3 +367,60 @@ except OSError as error:
     board.close()
     print(f"{error.strerror}, {threading.active_count()} thread")
 """
+
+
+LOGGED = """
+question: q
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
+factors: {layout: [serial, parallel], recipe.lr: [1e-3, 1e-2]}
+data: {name: digits, train_images: 60, test_images: 40, validation: 0.2}
+recipe: {epochs: 2, batch_size: 20, warmup_epochs: 0}
+diagnostics: [token_cosine]
+seeds: 1
+"""
+
+
+def all_scalars(folder: Path) -> dict[str, list[tuple[int, str, float]]]:
+    """What TensorBoard shows of each run of a study."""
+    return {each.name: sorted(scalars(each)) for each in folder.iterdir()}
+
+
+@pytest.mark.slow
+def test_a_study_that_is_trained_is_logged_as_if_it_had_been_then(
+    say: Say, tmp_path: Path
+) -> None:
+    (tmp_path / "logged.yaml").write_text(LOGGED)
+    assert (
+        say("run", "logged.yaml", "--executor", "inline", "--log", "tensorboard")[0]
+        == 0
+    )
+    folder = tmp_path / "runs" / "tensorboard" / "logged"
+    live = all_scalars(folder)
+    assert len(live) == 4
+    names = {name for _, name, _ in live[min(live)]}
+    assert {"loss", "lr", "seconds", "test/top1", "token_cosine/layer_0"} <= names
+    for file in list(folder.rglob("events*")):
+        file.unlink()
+    code, _, error = say("export", "logged", "--log", "tensorboard", "--log", "mlflow")
+    assert code == 0
+    assert "View the log with: tensorboard --logdir runs/tensorboard" in error
+    assert "logged 4 trials" in error
+    assert all_scalars(folder) == live
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/runs/mlflow.db")
+    (experiment,) = client.search_experiments(filter_string="name = 'logged'")
+    runs = client.search_runs([experiment.experiment_id])
+    assert sorted(run.info.run_name for run in runs) == sorted(live)
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+def test_what_cannot_be_logged(say: Say) -> None:
+    assert say("run", "tiny.yaml", "--executor", "simulated")[0] == 2
+    code, _, error = say("export", "nothing", "--log", "tensorboard")
+    assert code == 2
+    code, _, error = say("export", "tiny", "--log", "tensorboard", "--to", "x.csv")
+    assert code == 2
+    assert "or --log tensorboard" in error
+    code, _, error = say("export", "--all", "--log", "tensorboard")
+    assert code == 2
