@@ -176,11 +176,12 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         ),
         Verb(
             stores.export,
-            "Write trials to a file, or cells to Optuna.",
+            "Write trials to a file, Optuna or TensorBoard.",
             (
                 "export mine --to mine.parquet",
                 "export --all --to all.parquet",
                 "export mine --optuna sqlite:///optuna.db",
+                "export mine --log tensorboard",
             ),
         ),
         Verb(

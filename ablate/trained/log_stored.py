@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ablate.errors import ExecutorError, StoreError
 from ablate.execution.loggers import ADAPTERS, Run, Service
@@ -62,7 +62,9 @@ def log_stored(
             f" {name}"
         )
     logs = logs_of(declared, options)
-    has_split = declared.data.validation is not None
+    metrics: set[str] = set()
+    if declared.data.validation is not None:
+        metrics = {metric.name for metric in declared.criterion.metrics}
     services = list(dict.fromkeys(options.log))
     steps = itertools.count()
     for service in services:
@@ -74,7 +76,7 @@ def log_stored(
                     trial,
                     known[trial.hash],
                     measurements.get(trial.hash, ()),
-                    has_split,
+                    metrics,
                 )
                 try:
                     _log(log, run, events, known[trial.hash])
@@ -88,15 +90,26 @@ def log_stored(
 
 
 def _events(
-    trial: Trial, known: Known, measurements: Sequence[Measurement], has_split: bool
+    trial: Trial,
+    known: Known,
+    measurements: Sequence[Measurement],
+    metrics: Collection[str],
 ) -> list[Event]:
-    """What a run would have reported of a trial."""
+    """What a run would have reported of a trial.
+
+    Args:
+        metrics: those that are measured on the test set once; empty without a split.
+    """
     events: list[Event] = [Progressed(trial.hash, known.epochs)]
     if measurements:
         events.append(Measured(trial.hash, tuple(measurements)))
     tested: Tested | None = None
-    if has_split and known.final:
-        tested = Tested(len(known.epochs), known.final)
+    if metrics and known.final:
+        # The store also has the training loss of the selected epoch.
+        measured = {
+            name: value for name, value in known.final.items() if name in metrics
+        }
+        tested = Tested(len(known.epochs), measured)
     events.append(Ended(trial.hash, known.status, tested=tested))
     return events
 
