@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ablate.errors import ExecutorError, StoreError
 from ablate.execution.loggers import ADAPTERS, Run, Service
@@ -62,9 +62,7 @@ def log_stored(
             f" {name}"
         )
     logs = logs_of(declared, options)
-    metrics: set[str] = set()
-    if declared.data.validation is not None:
-        metrics = {metric.name for metric in declared.criterion.metrics}
+    has_split = declared.data.validation > 0
     services = list(dict.fromkeys(options.log))
     steps = itertools.count()
     for service in services:
@@ -76,7 +74,7 @@ def log_stored(
                     trial,
                     known[trial.hash],
                     measurements.get(trial.hash, ()),
-                    metrics,
+                    has_split=has_split,
                 )
                 try:
                     _log(log, run, events, known[trial.hash])
@@ -93,21 +91,18 @@ def _events(
     trial: Trial,
     known: Known,
     measurements: Sequence[Measurement],
-    metrics: Collection[str],
+    *,
+    has_split: bool,
 ) -> list[Event]:
-    """What a run would have reported of a trial.
-
-    Args:
-        metrics: those that are measured on the test set once; empty without a split.
-    """
+    """What a run would have reported of a trial."""
     events: list[Event] = [Progressed(trial.hash, known.epochs)]
     if measurements:
         events.append(Measured(trial.hash, tuple(measurements)))
     tested: Tested | None = None
-    if metrics and known.final:
+    if has_split and known.final:
         # The store also has the training loss of the selected epoch.
         measured = {
-            name: value for name, value in known.final.items() if name in metrics
+            name: value for name, value in known.final.items() if name != "train_loss"
         }
         tested = Tested(len(known.epochs), measured)
     events.append(Ended(trial.hash, known.status, tested=tested))
