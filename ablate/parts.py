@@ -25,6 +25,7 @@ from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
 from ablate.own import registry
 from ablate.records import (
+    LENGTHS,
     METRIC_NAME,
     Direction,
     Level,
@@ -110,7 +111,11 @@ class Trainer:
         self._check_factors(subject)
         self._check_metrics(subject)
         self.reports.check(subject, [metric.name for metric in self.metrics])
-        recipe_fields = [field.name for field in fields(Recipe)]
+        # The length of a training of one's own is in epochs.
+        lengths = LENGTHS[1:]
+        recipe_fields = [
+            field.name for field in fields(Recipe) if field.name not in lengths
+        ]
         for name in self.recipe:
             if name not in recipe_fields:
                 raise AblateError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import Cell, Data, Plan, Space, Status, level_text
+from ablate.records import LENGTHS, Cell, Data, Plan, Space, Status, level_text
 from ablate.report.folding import folding_notes
 from ablate.report.summary import (
     COST_HEADINGS,
@@ -171,7 +171,19 @@ def _plan_notes(plan: Plan) -> list[str]:
         notes += [
             "The warm-up of a cell is at least one epoch shorter than its training."
         ]
+    notes += _length_notes(plan)
     return [*notes, f"Recipe: {recipe}; all other fields are off or at their defaults."]
+
+
+def _length_notes(plan: Plan) -> list[str]:
+    """How many epochs the trials have, if the recipe gives their length otherwise."""
+    space = plan.space
+    given = {f"recipe.{name}" for name in LENGTHS[1:]} & set(space.factors.levels)
+    if not (given or space.recipe.steps or space.recipe.images):
+        return []
+    epochs = sorted({trial.recipe.epochs for trial in plan.trials})
+    numbers = ", ".join(f"{number:,}" for number in epochs)
+    return [f"Length in whole epochs: {numbers}."] if epochs else []
 
 
 def data_line(data: Data) -> str:

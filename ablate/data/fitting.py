@@ -44,6 +44,12 @@ def refuse_recipe(data: Data, recipe: Recipe) -> None:
             "recipe.select = best chooses an epoch on a validation split; set"
             " data.validation, for example to 0.1"
         )
+    if recipe.ends_early and not data.validation:
+        name = "patience" if recipe.patience else "target"
+        raise Infeasible(
+            f"recipe.{name} ends a training by a validation split; set data.validation,"
+            " for example to 0.1"
+        )
     if recipe.accumulate > recipe.batch_size:
         raise Infeasible(
             f"recipe.accumulate = {recipe.accumulate} is more than the"

@@ -136,7 +136,9 @@ class TrialRun:
         due = [
             m
             for m in self._training.measurements
-            if self._job.diagnostics.due(m.epoch, self._job.trial.recipe.epochs)
+            if self._job.diagnostics.due(
+                m.epoch, is_last=self._training.finished and m.epoch == len(done)
+            )
         ]
         if self._job.beginnings and self._job.diagnostics.names:
             self._training.measurements = due
@@ -210,9 +212,8 @@ class TrialRun:
         """
         assert self._training is not None
         chosen = self._job.diagnostics
-        if not chosen.due(
-            epoch, self._job.trial.recipe.epochs
-        ) or self._training.diagnosed(chosen.names):
+        is_due = chosen.due(epoch, is_last=self._training.finished)
+        if not is_due or self._training.diagnosed(chosen.names):
             return
         try:
             yield Measured(self._trial, self._training.diagnose(chosen))

@@ -238,7 +238,12 @@ def _build(space: Space, levels: Settings, costs: Costs) -> _Built:
     images = space.data
     if "data.image_size" in settings:
         images = replace(images, image_size=int(settings["data.image_size"]))
-    recipe = _recipe(space, levels, factors.reads_decay(architectural, backbone))
+    recipe = _recipe(
+        space,
+        levels,
+        images.images,
+        reads_decay=factors.reads_decay(architectural, backbone),
+    )
     data.refuse_recipe(images, recipe)
     _refuse_training(recipe, architectural, backbone, space.resources.processes)
     _refuse_augmentation(recipe, images, space.resources.processes)
@@ -334,9 +339,21 @@ def _code(space: Space, recipe: Recipe) -> dict[str, str]:
     return code
 
 
-def _recipe(space: Space, levels: Settings, reads_decay: bool) -> Recipe:
-    """Returns the recipe of a cell."""
+def _recipe(
+    space: Space, levels: Settings, images: int, *, reads_decay: bool
+) -> Recipe:
+    """Returns the recipe of a cell.
+
+    Args:
+        images: training images of an epoch; 0 if unknown.
+    """
     recipe = replace(space.recipe, **_changes(levels))
+    if (recipe.steps or recipe.images) and not images:
+        raise Infeasible(
+            "the number of training images is not known; write recipe.epochs instead of"
+            f" recipe.{'steps' if recipe.steps else 'images'}"
+        )
+    recipe = recipe.in_epochs(images)
     if space.warmup_fits and "recipe.warmup_epochs" not in levels:
         recipe = recipe.fitted()
     if recipe.refusal():

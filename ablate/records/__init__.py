@@ -53,7 +53,14 @@ from ablate.records.model import (
 )
 from ablate.records.order import EarlyStop, Job, Order
 from ablate.records.plan import Cell, Plan, Role
-from ablate.records.recipe import ADAMS, LOSSES, NO_AUGMENTATION, SCHEDULES, Recipe
+from ablate.records.recipe import (
+    ADAMS,
+    LENGTHS,
+    LOSSES,
+    NO_AUGMENTATION,
+    SCHEDULES,
+    Recipe,
+)
 from ablate.records.results import CellResult, Provenance, StudyResults
 from ablate.records.sections import (
     Arithmetic,
@@ -99,6 +106,7 @@ __all__ = [
     "COST_REVISION",
     "FIRST_LEVEL",
     "IMAGE_FILES",
+    "LENGTHS",
     "LEVEL",
     "LONGEST_LEVEL",
     "LONGEST_NAME",

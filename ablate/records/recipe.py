@@ -22,6 +22,10 @@ ADAMS = ("adamw", "lamb", "nadamw")
 WITH_END = ("cosine", "linear", "poly", "tanh", "wsd", "rsqrt")
 WITHOUT_END = ("constant", "step", "multistep")
 SCHEDULES = (*WITH_END, *WITHOUT_END)
+# What a recipe can give the length of a training by.
+LENGTHS = ("epochs", "steps", "images")
+# Images that a training can see: more than the largest trainings do.
+MOST_IMAGES = 10**13
 # The level of `augmentation` that changes no image.
 NO_AUGMENTATION = "none"
 
@@ -35,6 +39,15 @@ class Recipe:
 
     epochs: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 20
     """Passes over the training images."""
+    steps: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    """Length of the training in steps of the optimizer, in the place of `epochs`; 0:
+    `epochs` says it. Training takes the nearest whole number of epochs; the plan shows
+    it.
+    """
+    images: Annotated[int, Ge(0), Le(MOST_IMAGES)] = 0
+    """Length of the training in images, each as often as it is seen, in the place of
+    `epochs`; 0: `epochs` says it.
+    """
     batch_size: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 128
     """Images per step, over all processes of the trial."""
     optimizer: Annotated[str, MaxLen(LONGEST_LEVEL)] = "adamw"
@@ -163,6 +176,13 @@ class Recipe:
     the main metric of the task (top1, box_ap or miou) is best on the validation split.
     If several epochs are best, the first one counts.
     """
+    patience: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    """Number of epochs after which training ends if the main metric on the validation
+    split is no better than before them; 0: training never ends for this reason.
+    """
+    target: Annotated[float, Ge(0)] = 0.0
+    """Value of the main metric on the validation split at which training ends; 0: none.
+    """
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type in which matrix products are computed; parameters are float32."""
     compile: bool = False
@@ -217,12 +237,31 @@ class Recipe:
         )
 
     @property
+    def ends_early(self) -> bool:
+        """Whether training may end before its last epoch."""
+        return bool(self.patience or self.target)
+
+    @property
     def extends(self) -> bool:
         """Whether a training with more epochs begins exactly like one with fewer.
 
         A constant rate does not depend on the number of epochs; a cosine does.
         """
         return self.schedule in WITHOUT_END
+
+    def in_epochs(self, images: int) -> Recipe:
+        """The same recipe, with its length in epochs.
+
+        Args:
+            images: training images of an epoch.
+        """
+        if not (self.steps or self.images):
+            return self
+        batch = min(self.batch_size, images)
+        # The last, smaller batch of an epoch is left out.
+        steps = images // batch
+        length = self.steps / steps if self.steps else self.images / (steps * batch)
+        return replace(self, epochs=max(1, round(length)), steps=0, images=0)
 
     def fitted(self) -> Recipe:
         """The same recipe, with the warm-up cut to leave one epoch after it."""
@@ -253,6 +292,11 @@ class Recipe:
                 self.optimizer in ADAMS,
                 ("eps", "beta1", "beta2"),
                 "optimizer is adamw, lamb or nadamw (others: optimizer_options)",
+            ),
+            (
+                not (self.steps or self.images),
+                ("epochs",),
+                "steps and images are 0",
             ),
             (self.warmup_epochs > 0, ("warmup_lr",), "warmup_epochs is above 0"),
             (self.weight_decay > 0, ("factor_decay",), "weight_decay is above 0"),

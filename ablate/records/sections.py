@@ -195,10 +195,10 @@ class Diagnostics:
     # Also after each so many epochs; None: at the end only.
     every: Annotated[int, Ge(1), Le(MOST_WHOLE)] | None = None
 
-    def due(self, epoch: int, epochs: int) -> bool:
+    def due(self, epoch: int, *, is_last: bool) -> bool:
         """Whether diagnostics are taken after an epoch."""
         return bool(self.names) and (
-            epoch == epochs or (self.every is not None and epoch % self.every == 0)
+            is_last or (self.every is not None and epoch % self.every == 0)
         )
 
 

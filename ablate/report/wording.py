@@ -55,7 +55,11 @@ def policy(space: Space) -> str:
             f"test set after the last epoch, {100 * space.data.validation:g} % of the"
             " training images held out"
         )
-    return ", ".join(filter(None, (text, weights, vary_text(space.seeds.vary))))
+    ends_early = space.recipe.ends_early or bool(
+        {"recipe.patience", "recipe.target"} & set(space.factors.levels)
+    )
+    early = "training may end early" if ends_early else ""
+    return ", ".join(filter(None, (text, early, weights, vary_text(space.seeds.vary))))
 
 
 def vary_text(vary: Collection[Source]) -> str:

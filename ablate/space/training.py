@@ -18,6 +18,7 @@ from ablate.errors import (
 )
 from ablate.learning.recipe_check import NAMING, recipe_problem
 from ablate.records import (
+    LENGTHS,
     Data,
     Diagnostics,
     Recipe,
@@ -146,7 +147,9 @@ def read_recipe(context: Context, task: Task) -> Recipe:
     begun = _preset(context, form.preset, task, ("recipe", "preset"))
     recipe = replace(begun, **fields)
     _check_fields(context, recipe, fields)
-    if {"recipe.epochs", "recipe.warmup_epochs"} & set(context.levels):
+    lengths = {f"recipe.{name}" for name in LENGTHS}
+    has_other_length = bool(recipe.steps or recipe.images)
+    if has_other_length or (lengths | {"recipe.warmup_epochs"}) & set(context.levels):
         # The plan fits or refuses the recipe of each cell.
         return recipe
     if warmup_fits(context):
@@ -159,6 +162,7 @@ def read_recipe(context: Context, task: Task) -> Recipe:
 def _check_fields(context: Context, recipe: Recipe, fields: Mapping[str, Any]) -> None:
     """Checks the names in a recipe, and that training reads what it declares."""
     problems = len(context.problems)
+    _check_length(context, fields)
     for name in NAMING:
         if name in fields:
             check_named(context, ("recipe", name), name, fields[name])
@@ -173,6 +177,26 @@ def _check_fields(context: Context, recipe: Recipe, fields: Mapping[str, Any]) -
             )
     if len(context.problems) == problems and (problem := recipe_problem(recipe)):
         context.wrong(("recipe",), problem)
+
+
+def _check_length(context: Context, fields: Mapping[str, Any]) -> None:
+    """Checks that the length of a training is given in one way."""
+    given = [name for name in LENGTHS if fields.get(name)]
+    given += [
+        f"recipe.{name}" for name in LENGTHS if f"recipe.{name}" in context.levels
+    ]
+    if len({name.removeprefix("recipe.") for name in given}) > 1:
+        context.wrong(
+            ("recipe",),
+            f"recipe: {' and '.join(given)} both give the length of the training; leave"
+            " one of them out",
+        )
+    elif given != ["epochs"] and given and context.form.scheduler != "fifo":
+        context.wrong(
+            ("scheduler",),
+            "a scheduler that stops trials compares them by epochs; give the length as"
+            " recipe.epochs",
+        )
 
 
 def _preset(context: Context, name: str, task: Task, where: Where) -> Recipe:

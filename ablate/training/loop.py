@@ -29,6 +29,7 @@ from ablate.diagnostics.observe import measure
 from ablate.learning.optimizers import make_optimizer, make_schedule
 from ablate.learning.own_metrics import refuse_not_finite
 from ablate.learning.speed import arrange, compile_network, eager
+from ablate.learning.stopping import ends_early
 from ablate.learning.work import Batch, Evaluating, Work
 from ablate.models import build_from
 from ablate.models.initial_weights import read_start
@@ -199,7 +200,12 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        return len(self.epochs) >= self._recipe.epochs
+        if len(self.epochs) >= self._recipe.epochs:
+            return True
+        metric = self._task.decides
+        return self._recipe.ends_early and ends_early(
+            self._recipe, metric, [epoch.metrics[metric.name] for epoch in self.epochs]
+        )
 
     def epoch(self) -> Epoch:
         """Trains one epoch, then evaluates on the validation split.

@@ -76,6 +76,10 @@ HARMLESS_IN_RECIPES = {
     "rand_augment": FREE_TEXT,
     "optimizer_options": {"empty text"},
     "schedule_options": {"empty text"},
+    "compile": {"truth"},
+    "channels_last": {"truth"},
+    "checkpointing": {"truth"},
+    "tf32": {"truth"},
 }
 
 TOP = (

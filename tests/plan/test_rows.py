@@ -161,5 +161,5 @@ def test_diagnostics_in_short_and_in_full(
     found = declared(ROWS + f"diagnostics: {said}\n").diagnostics
     assert found.names == (names or diagnostics.usual())
     assert found.images == images
-    assert found.due(2, 2)
-    assert found.due(1, 2) == ("every" in said)
+    assert found.due(2, is_last=True)
+    assert found.due(1, is_last=False) == ("every" in said)

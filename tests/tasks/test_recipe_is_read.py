@@ -26,10 +26,11 @@ from tests.training.test_training import trial as image_trial
 
 __all__ = ["teacher"]
 
-FIELDS = frozenset(field.name for field in fields(Recipe))
+# The plan turns lengths into epochs.
+FIELDS = frozenset(field.name for field in fields(Recipe)) - {"steps", "images"}
 # Where training reads a recipe. Identity, plan and summary read all fields.
 TRAINING = ("ablate.training", "ablate.learning", "ablate.data", "ablate.tasks")
-PROPERTIES = ("mixes", "distils", "rate", "test_interpolation")
+PROPERTIES = ("ends_early", "mixes", "distils", "rate", "test_interpolation")
 READ: set[str] = set()
 
 
