@@ -139,6 +139,17 @@ def trials(name: str) -> list[dict[str, Any]]:
     return _trials(name, stamp())
 
 
+@st.cache_resource(max_entries=20, show_spinner=False)
+def _attempts(trial: str, stamp: str) -> list[dict[str, Any]]:
+    with Reader(URL) as reader:
+        return reader.attempts(trial)
+
+
+def attempts_of(trial: str) -> list[dict[str, Any]]:
+    """The attempts at a trial, the last one last."""
+    return _attempts(trial, stamp())
+
+
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _trial_frame(name: str, stamp: str) -> pd.DataFrame:
     wide = Study(name, URL).frame().rename(columns={"cell": "row"})

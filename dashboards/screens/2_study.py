@@ -19,6 +19,7 @@ from views import (
     lines,
     objections,
     pareto,
+    running,
     scatter,
     tables,
     trials,
@@ -35,6 +36,7 @@ from ablate.store.studies import StudyStatus
 
 VIEWS: dict[str, Callable[[Shown], None]] = {
     "verdicts": verdicts.show,
+    "running": running.show,
     "table": tables.show_table,
     "effects": tables.show_effects,
     "pareto": pareto.show,
@@ -46,7 +48,6 @@ VIEWS: dict[str, Callable[[Shown], None]] = {
     "trials": trials.show,
     "review": objections.show,
 }
-TITLES = {"parallel": "parallel coordinates"}
 # What the views put into the address, if they are drawn.
 CHOICES = (
     "cost",
@@ -140,7 +141,6 @@ def body(name: str) -> None:
             "View",
             VIEWS,
             default=requested if requested in VIEWS else "verdicts",
-            format_func=lambda view: TITLES.get(view, view),
             key="view",
             label_visibility="collapsed",
         )

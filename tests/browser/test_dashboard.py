@@ -8,7 +8,10 @@ import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -333,6 +336,7 @@ def test_every_view_draws(page: Page, address: str) -> None:
         ("trials", "40 trials. Click a heading to sort"),
         ("scatter", "Each point is a trial"),
         ("review", "no iso-cost control"),
+        ("running", "No trial of this study trains now."),
     ):
         page.goto(f"{address}/study?study=shortcuts&view={view}")
         expect(page.get_by_text(expected).first).to_be_attached()
@@ -653,6 +657,76 @@ def test_a_running_study_moves_by_itself(page: Page, tmp_path: Path) -> None:
     finally:
         stop.set()
         run.join()
+
+
+SCRIPT = """
+import sys
+import time
+import ablate
+
+@ablate.trainer(factors={"width": [16, 32]}, metrics={"score": "max"})
+def slow(trial):
+    for epoch in trial.epochs():
+        print(f"loss of epoch {epoch}: <b>", 1 / epoch, flush=True)
+        time.sleep(0.5)
+        trial.report(score=trial.levels["width"] + epoch)
+"""
+SLOW = """
+question: Which width?
+trainer: slow
+factors: {width: [16, 32]}
+recipe: {epochs: 500}
+seeds: 1
+"""
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[Options]:
+    """A run in a process of its own."""
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    (tmp_path / "slow.yaml").write_text(SLOW)
+    words = ["run", "slow.yaml", "--with", "mine.py", "--executor", "local"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ablate", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    yield Options(runs=tmp_path / "runs", cpus=2)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_trains_now(browser: Browser, training: Options, width: int) -> None:
+    while not (training.runs / "ablate.db").exists():
+        time.sleep(0.1)
+    with serving.served(training) as (address, _):
+        context = browser.new_context(viewport={"width": width, "height": 860})
+        serving.sign_in(context, address)
+        page = context.new_page()
+        page.set_default_timeout(90_000)
+        expect.set_options(timeout=90_000)
+        page.goto(f"{address}/study?study=slow&view=running")
+        machine = re.compile(r"CPU \d+ % of \d+ cores · memory [\d.]+ .B of")
+        expect(page.get_by_text(machine)).to_be_visible()
+        expect(
+            page.get_by_role("link", name=re.compile("row 0, seed 0"))
+        ).to_be_visible()
+        expect(page.locator(".scatterlayer .trace").first).to_be_visible()
+        expect(
+            page.get_by_text(re.compile(r"loss of epoch \d+: <b>")).first
+        ).to_be_visible()
+        expect(
+            page.get_by_text(re.compile(r"process: \d+ % of a core")).first
+        ).to_be_visible()
+        epoch = page.get_by_text(re.compile(r"epoch \d+ of 500")).first
+        before = epoch.inner_text()
+        expect(epoch).not_to_have_text(before)
+        expect(page.get_by_text("This page has an error")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        context.close()
 
 
 @pytest.mark.parametrize(
