@@ -132,6 +132,14 @@ def logs(
             say(line)
 
 
+class BoldMeans(StrEnum):
+    """Which means of a LaTeX table are bold."""
+
+    decided = "decided"
+    best = "best"
+    none = "none"
+
+
 def table(
     study: StudyArgument,
     store: StoreOption = "",
@@ -188,15 +196,24 @@ def table(
     wide: Annotated[
         bool, typer.Option("--wide", help="For LaTeX: span both columns of a page.")
     ] = False,
-    no_bold: Annotated[
-        bool, typer.Option("--no-bold", help="For LaTeX: print no mean in bold.")
-    ] = False,
+    bold: Annotated[
+        BoldMeans | None,
+        typer.Option(
+            "--bold",
+            help=(
+                "For LaTeX: which means are bold. decided: the best one with all that"
+                " are not significantly worse, unless these are all. best: the best one."
+                " none. [default: decided]"
+            ),
+        ),
+    ] = None,
     details: AllOption = False,
 ) -> None:
     """Print the table of a study: mean ± sd over seeds, difference from row 0, cost.
 
-    The best mean, and all means that are not significantly worse, are bold. With
-    `--format latex`, the table has a caption, a label and notes. For example:
+    The best mean, and all means that are not significantly worse, are bold, unless
+    nothing is decided. With `--format latex`, the table has a caption, a label and
+    notes. For example:
 
     ablate table mine --format latex --labels shortcuts.count='$T$' > table.tex
     """
@@ -214,7 +231,7 @@ def table(
             label=label,
             group=group,
             wide=wide,
-            bold=not no_bold,
+            bold="decided" if bold is None else bold.value,
         )
         sys.stdout.write(stored.paper_table(style, published=published))
         return
@@ -224,7 +241,7 @@ def table(
         "--columns": columns,
         "--labels": labels,
         "--wide": wide,
-        "--no-bold": no_bold,
+        "--bold": bold,
     }
     for name, value in only_latex.items():
         if value:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from ablate.records import LEVEL, CellResult, Looks, StudyResults
 from ablate.report.confirmation import best_candidates
 from ablate.report.effect import Effect
 from ablate.report.noise import family_of
 from ablate.report.verdicts import Verdict
+
+# Which means of a table are bold.
+Bold: TypeAlias = Literal["decided", "best", "none"]
 
 
 def best_rows(
@@ -60,6 +64,31 @@ def best_rows(
         alike -= {0}
         alike |= {0} if not differs[best.index] else set()
     return frozenset({best.index, *alike})
+
+
+def bold_rows(
+    results: StudyResults,
+    row_effects: Sequence[Effect],
+    looks: Looks | None = None,
+    bold: Bold = "decided",
+) -> frozenset[int]:
+    """Returns the rows whose means are bold.
+
+    Args:
+        bold: `decided`: those that `best_rows` returns, unless nothing is decided: with
+            one seed, and if no row is distinguished from the best one. `best`: the best
+            mean. `none`: no row.
+    """
+    rows = _candidates(results)
+    if bold == "none" or len(rows) < 2:
+        return frozenset()
+    if bold == "best":
+        best = _mean(_best(rows, results))
+        return frozenset(cell.index for cell in rows if _mean(cell) == best)
+    alike = best_rows(results, row_effects, looks)
+    if len(alike) == len(rows) or all(len(cell.values) < 2 for cell in rows):
+        return frozenset()
+    return alike
 
 
 def reference_is_best(results: StudyResults) -> bool:

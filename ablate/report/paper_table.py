@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, Metric, StudyResults, level_text
 from ablate.records.primary import primary_is_elsewhere
-from ablate.report.best_rows import best_rows, reference_is_best
+from ablate.report.best_rows import Bold, bold_rows, reference_is_best
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
@@ -47,8 +47,8 @@ class PaperStyle:
         label: for `\\ref`; by default `tab:` and the name of the study.
         group: a factor; rows with the same level of it stand together.
         wide: whether the table spans both columns of a page (`table*`).
-        bold: whether the best mean is bold, with all means that are not significantly
-            worse.
+        bold: which means are bold. decided: the best one, with all that are not
+            significantly worse, unless these are all; best: the best one; none.
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class PaperStyle:
     label: str = ""
     group: str = ""
     wide: bool = False
-    bold: bool = True
+    bold: Bold = "decided"
 
 
 def paper_table(
@@ -70,8 +70,6 @@ def paper_table(
     others: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
 ) -> str:
     """Returns a LaTeX table with caption, label and notes, ending with a line feed.
-
-    The best mean is bold, with all means that are not significantly worse.
 
     Args:
         published: values of the metric from a paper, by row.
@@ -112,9 +110,7 @@ class _PaperTable:
         self._rows = self._ordered(summarise(results))
         row_effects = effects(results, 1.0, looks, predict=False)
         self._effects = {effect.row: effect for effect in row_effects}
-        self._best = frozenset[int]()
-        if style.bold:
-            self._best = best_rows(results, row_effects, looks)
+        self._best = bold_rows(results, row_effects, looks, style.bold)
         self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
         self._digits = results.metric.digits
         self._refuse_unknown_labels()
@@ -292,7 +288,7 @@ class _PaperTable:
         text = _number(row.mean, self._digits)
         if row.sd is not None:
             text += rf" \pm {self._sd(row.sd)}"
-        if row.index in self._best and len(self._rows) > 1:
+        if row.index in self._best:
             return rf"$\mathbf{{{text}}}$"
         return f"${text}$"
 
@@ -372,8 +368,13 @@ class _PaperTable:
                 r"$\Delta$ control: mean difference from the baseline at the width"
                 " whose cost is nearest."
             )
-        if self._metric in chosen and len(self._best) and len(self._rows) > 1:
-            sentences.append(self._bold_note(seeds))
+        if self._metric in chosen and self._best:
+            sentences.append(self._bold_note())
+        elif self._metric in chosen and self._style.bold == "decided" and seeds != 1:
+            sentences.append(
+                "No mean is bold: none is significantly worse than the best one"
+                r" (5\,\%)."
+            )
         if self._others.keys() & set(chosen):
             sentences.append("Other metrics: the same seeds, not tested.")
         if "flops" in chosen:
@@ -383,14 +384,14 @@ class _PaperTable:
             sentences.append(escape.latex(exploratory(primary, "stars")))
         return [" ".join(sentences), *self._missing()]
 
-    def _bold_note(self, seeds: int | None) -> str:
+    def _bold_note(self) -> str:
         """Returns what bold means."""
         words = "Bold: the best mean"
-        if seeds != 1:
+        if self._style.bold == "decided":
             words += r", and all means that are not significantly worse than it (5\,\%)"
         if self._has_controls:
             words += ", controls aside"
-        if seeds == 1:
+        if self._style.bold == "best":
             return f"{words}."
         if reference_is_best(self._results):
             return (

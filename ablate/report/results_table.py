@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, StudyResults
 from ablate.records.primary import primary_is_elsewhere
-from ablate.report.best_rows import best_rows, reference_is_best
+from ablate.report.best_rows import bold_rows, reference_is_best
 from ablate.report.confirmation import confirmation_note
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -71,8 +71,8 @@ def results_table(
         shown=shown,
         title=results.question,
         notes=_notes(results, shown, policy, row_effects, looks),
-        bold=_bold(shown, best_rows(results, row_effects, looks), results.metric.title),
-        bold_note=_bold_note(rows, results),
+        bold=_bold(shown, bold_rows(results, row_effects, looks), results.metric.title),
+        bold_note=_bold_note(results),
         groups=_group_starts(shown, group),
     )
 
@@ -332,10 +332,8 @@ def _flops_note(rows: list[Row]) -> str:
     return ""
 
 
-def _bold_note(rows: list[Row], results: StudyResults) -> str:
-    """Returns what bold means. With one seed, nothing can be distinguished."""
-    if all(row.n < 2 for row in rows):
-        return "Bold: the best mean."
+def _bold_note(results: StudyResults) -> str:
+    """Returns what bold means."""
     words = (
         "Bold: the best mean, and all means that are not significantly worse than it"
         " (5 %)."
@@ -357,9 +355,6 @@ def _bold(
     rows: list[Row], best: Collection[int], column: str
 ) -> frozenset[tuple[int, str]]:
     """Returns row and column of the best mean, and of those that are not worse."""
-    means = [row for row in rows if row.mean is not None and row.role != "control"]
-    if len(means) < 2:
-        return frozenset()
     return frozenset(
         (number, column) for number, row in enumerate(rows) if row.index in best
     )

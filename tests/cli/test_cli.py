@@ -275,7 +275,7 @@ def test_latex_of_a_table(trained: Say) -> None:
     assert code == 0
     assert "      Layout & top-1 (\\%) \\\\\n" in out
     assert r"\caption{C}" in out
-    code, out, _ = trained("table", "tiny", "--format", "latex", "--no-bold")
+    code, out, _ = trained("table", "tiny", "--format", "latex", "--bold", "none")
     assert code == 0
     assert "Bold" not in out
     assert r"\mathbf" not in out

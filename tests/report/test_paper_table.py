@@ -67,7 +67,7 @@ def test_bytes_of_a_table() -> None:
 def test_numbers_are_aligned_and_signs_are_signs(trust: ModuleType) -> None:
     text = paper_table(
         study(trust, [[80.0, 81, 82], [60.0, 90, 99], [81.0, 82.01, 83.02]]),
-        PaperStyle(columns=("top1", "delta")),
+        PaperStyle(columns=("top1", "delta"), bold="best"),
     )
     (_, zero), (mean, one), (_, two) = rows_of(text)
     assert zero == "ref."
@@ -163,7 +163,7 @@ def test_without_noise_only_the_best_is_bold(trust: ModuleType) -> None:
     results = study(trust, [[80.0, 81], [82.0, 83], [84.0, 85]])
     del results.cells[2].values[1]
     assert bold(results) == {0, 1, 2}
-    text = paper_table(study(trust, [[80.0], [82.0]]), PaperStyle())
+    text = paper_table(study(trust, [[80.0], [82.0]]), PaperStyle(bold="best"))
     assert "Bold: the best mean." in text
     assert "over one seed" in text
 
