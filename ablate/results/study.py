@@ -386,7 +386,12 @@ class Study:
         return drawn(made)
 
     def _repr_html_(self) -> str:
-        return str(html(self.results_table()))
+        """A forest plot, if there is an effect to draw, and the table."""
+        table = str(html(self.results_table()))
+        try:
+            return f"{self.plot('effects')._repr_svg_()}{table}"
+        except AblateError:
+            return table
 
     def diagnostics(self) -> list[str]:
         """Returns the names of the diagnostics stored for the study."""

@@ -1,10 +1,10 @@
-"""The verdict on each row, as a sentence."""
+"""The verdict on each row: a forest plot, and a sentence each."""
 
 from __future__ import annotations
 
 import streamlit as st
 import words
-from stored import verdicts
+from stored import chart, verdicts
 
 from ablate.report.numbers import fixed, mean_of
 from ablate.report.palette import VERDICTS
@@ -16,7 +16,7 @@ from ablate.report.wording import (
     policy,
     sentence,
 )
-from views.shown import Shown
+from views.shown import Shown, only, show_chart
 
 MOST_SENTENCES = 60
 
@@ -33,6 +33,8 @@ def show(study: Shown) -> None:
     levels = change_text(shown_levels(first), results.labels)
     words.caption(f"{results.metric.title} compared with row 0 ({levels}{mean}):")
     effects = [effect for effect in verdicts(study.name) if effect.row in study.rows]
+    if any(effect.mean is not None for effect in effects):
+        show_chart(only(chart(study.name, "effects"), study.rows), key="forest")
     if not effects:
         st.info("There is no row to compare with row 0.")
     for effect in effects[:MOST_SENTENCES]:

@@ -419,8 +419,11 @@ def cells(page: Page) -> list[str]:
 def test_the_first_screen_has_the_answer(reader: Page, address: str) -> None:
     reader.goto(f"{address}/study?study=shortcuts")
     settled(reader)
-    verdict = reader.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first
-    box = verdict.bounding_box()
+    expect(
+        reader.get_by_text(re.compile(r"shortcuts\.count = 1 helps")).first
+    ).to_be_visible()
+    forest = reader.locator(".scatterlayer .point").first
+    box = forest.bounding_box()
     size = reader.viewport_size
     assert box is not None
     assert size is not None
@@ -429,9 +432,7 @@ def test_the_first_screen_has_the_answer(reader: Page, address: str) -> None:
         place = above.first.bounding_box()
         assert place is not None
         assert place["y"] < box["y"]
-    first = reader.locator("p", has_text="helps: ").first.bounding_box()
-    assert first is not None
-    assert first["y"] < 0.6 * size["height"]
+    assert box["y"] < 0.65 * size["height"]
 
 
 def test_trials_are_a_table_of_chosen_columns(reader: Page, address: str) -> None:

@@ -23,9 +23,13 @@ def shown(run_text: RunText, options: Options) -> Study:
 def test_tables_and_effects_show_themselves(shown: Study) -> None:
     text = shown.table()
     assert str(text).startswith("**")
-    for thing in (shown, text, shown.results_table(), shown.effects()):
+    for thing in (text, shown.results_table(), shown.effects()):
         page = thing._repr_html_()  # type: ignore[attr-defined]
         assert page.startswith("<table>")
+    page = shown._repr_html_()
+    assert page.startswith("<svg")
+    assert "row minus row 0" in page
+    assert page.rstrip().endswith("</table>")
     assert "verdict" in shown.effects()._repr_html_()  # type: ignore[attr-defined]
     assert len(shown.effects()) == len(shown.effects_table().data)
 
