@@ -50,6 +50,7 @@ class Progress:
         self._last: dict[str, float] = {}
         self._running: set[str] = set()
         self._done = 0
+        self._over: set[str] = set()
         self._best: tuple[float, str] | None = None
         self._metric = ""
         self._digits = 2
@@ -190,6 +191,7 @@ class Progress:
         if happened.status == Status.RUNNING:
             return
         self._done += 1
+        self._over.add(key)
         value = self._last.get(key)
         if happened.status == Status.COMPLETED and value is not None:
             # With the sign, the largest value is the best one for a loss too.
@@ -279,7 +281,11 @@ class Progress:
         )
 
     def _all_epochs(self) -> int:
-        return sum(trial.recipe.epochs for trial in self._trials.values())
+        # A training may end early.
+        return sum(
+            self._epochs.get(key, 0) if key in self._over else trial.recipe.epochs
+            for key, trial in self._trials.items()
+        )
 
     def _seconds_left(self) -> float | None:
         """The time that the epochs that are left take, if they take as long as those so

@@ -188,10 +188,10 @@ def _log(study: str, services: Sequence[Service], store: str, runs: Path) -> Non
     from ablate.trained.log_stored import log_stored
 
     options = Options(runs, store, log=tuple(service.value for service in services))
-    for command in followed(options):
-        tell(f"View the log with: {command}")
     number = log_stored(study, options, Steps("trial"))
     tell(f"logged {number} trials")
+    for command in followed(options):
+        tell(f"View the log with: {command}")
 
 
 def abandon(

@@ -111,14 +111,18 @@ def _annotate(
         others = [tag for tag in before.tags if tag != ARCHIVED]
         tags = tags_of(", ".join(others if undo else [*others, ARCHIVED]))
         notes.put(name, STUDY, replace(before, tags=tags))
-        if not undo:
+        if undo:
+            tell(f"Lists show {name} again.")
+        else:
             tell(f"Lists leave {name} out; ablate status --all shows it.")
     elif value is None:
         say(before.text if action == Action.note else ", ".join(before.tags))
     elif action == Action.note:
         notes.put(name, STUDY, replace(before, text=value.strip()))
+        tell(f"Wrote the note of {name}.")
     else:
         notes.put(name, STUDY, replace(before, tags=tags_of(value)))
+        tell(f"Wrote the tags of {name}.")
 
 
 def _rename(url: str, notes: Notes, name: str, new: str) -> None:

@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import LENGTHS, Cell, Data, Plan, Space, Status, level_text
+from ablate.records import (
+    LENGTHS,
+    Cell,
+    Data,
+    Level,
+    Plan,
+    Recipe,
+    Space,
+    Status,
+    level_text,
+)
 from ablate.report.folding import folding_notes
 from ablate.report.summary import (
     COST_HEADINGS,
@@ -157,8 +167,8 @@ def _plan_notes(plan: Plan) -> list[str]:
         if name.startswith("recipe.")
     ]
     fields = [
-        f"{name} {level_text(level)}"
-        for name, level in plan.space.recipe.summary().items()
+        f"{name} {_field_text(plan, name, level)}"
+        for name, level in _shown_recipe(plan).summary().items()
         if name not in unread and name not in varied
     ]
     recipe = ", ".join([*fields, *(f"{name} varies" for name in varied)])
@@ -175,15 +185,44 @@ def _plan_notes(plan: Plan) -> list[str]:
     return [*notes, f"Recipe: {recipe}; all other fields are off or at their defaults."]
 
 
-def _length_notes(plan: Plan) -> list[str]:
-    """How many epochs the trials have, if the recipe gives their length otherwise."""
-    space = plan.space
+def _has_other_length(space: Space) -> bool:
+    """Whether the recipe gives the length of a training in steps or images."""
     given = {f"recipe.{name}" for name in LENGTHS[1:]} & set(space.factors.levels)
-    if not (given or space.recipe.steps or space.recipe.images):
+    return bool(given or space.recipe.steps or space.recipe.images)
+
+
+def _shown_recipe(plan: Plan) -> Recipe:
+    """The recipe of the space; that of a trial, if only the plan knows its epochs."""
+    if _has_other_length(plan.space) and plan.trials:
+        return plan.trials[0].recipe
+    return plan.space.recipe
+
+
+def _field_text(plan: Plan, name: str, level: Level) -> str:
+    """A field of the recipe; its least and largest value, if the plan gives several."""
+    values = {getattr(trial.recipe, name) for trial in plan.trials}
+    if name in ("epochs", "warmup_epochs") and len(values) > 1:
+        return f"{min(values)} to {max(values)}"
+    return level_text(level)
+
+
+def _length_notes(plan: Plan) -> list[str]:
+    """How long the trials train, if the recipe does not give their length in epochs."""
+    if not _has_other_length(plan.space):
         return []
-    epochs = sorted({trial.recipe.epochs for trial in plan.trials})
-    numbers = ", ".join(f"{number:,}" for number in epochs)
-    return [f"Length in whole epochs: {numbers}."] if epochs else []
+    rows: dict[tuple[int, int, int], list[str]] = {}
+    for cell in plan.cells:
+        for trial in cell.trials[:1]:
+            epochs, images = trial.recipe.epochs, trial.data.images
+            batch = min(trial.recipe.batch_size, images)
+            steps = epochs * (images // batch)
+            rows.setdefault((epochs, steps, steps * batch), []).append(str(cell.index))
+    lengths = [
+        f"{epochs:,} epochs are {steps:,} steps, {images:,} images"
+        f" (row{'s' if len(of) > 1 else ''} {', '.join(of)})"
+        for (epochs, steps, images), of in sorted(rows.items())
+    ]
+    return [f"Length in whole epochs: {'; '.join(lengths)}."] if lengths else []
 
 
 def data_line(data: Data) -> str:

@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 
 from ablate.errors import AblateError, Infeasible
-from ablate.learning.recipe_check import named_part
+from ablate.learning.named_parts import named_part
 from ablate.own.mistakes import refusal
 from ablate.records import Data, Recipe
 from ablate.records.own_parts import OwnAugmentation
+
+# Images of a batch on which the plan tries an augmentation.
+MOST_TRIED = 64
 
 
 class Augmentation:
@@ -52,7 +55,7 @@ def own_augmentation(recipe: Recipe) -> OwnAugmentation | None:
 
 
 def refuse_augmentation(recipe: Recipe, data: Data, processes: int) -> None:
-    """Tries the augmentation of a recipe on two images.
+    """Tries the augmentation of a recipe on a batch.
 
     Raises:
         Infeasible: it cannot be used with these data.
@@ -66,7 +69,8 @@ def refuse_augmentation(recipe: Recipe, data: Data, processes: int) -> None:
             f"the augmentation {own.name} changes whole batches; set"
             " resources.processes to 1"
         )
-    images = torch.zeros(2, data.channels, data.image_size, data.image_size)
+    count = min(recipe.batch_size, MOST_TRIED)
+    images = torch.zeros(count, data.channels, data.image_size, data.image_size)
     try:
         Augmentation(own, torch.Generator().manual_seed(0))(images)
     except AblateError as error:

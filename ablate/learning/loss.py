@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ablate.errors import AblateError
 from ablate.layers.patch_losses import TINY, exact
+from ablate.learning.named_parts import named_part
 from ablate.learning.patches import PatchMixup
-from ablate.learning.recipe_check import named_part
 from ablate.records import Recipe
 from ablate.records.own_parts import OwnLoss
 

@@ -27,7 +27,7 @@ from timm.scheduler.scheduler import Scheduler
 from torch import nn
 
 from ablate.errors import AblateError, PartError, shortened, unknown
-from ablate.learning.recipe_check import named_part
+from ablate.learning.named_parts import named_part
 from ablate.own.mistakes import error_text
 from ablate.records import ADAMS, Recipe
 from ablate.records.options import parse_options

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ablate import data, factors, families, heads
-from ablate.errors import Infeasible, UncountedOperator
+from ablate.errors import AblateError, Infeasible, UncountedOperator
 from ablate.factors.factor import declared_level
-from ablate.learning.recipe_check import NAMING, named_part, recipe_problem
+from ablate.learning.named_parts import NAMING, named_part
+from ablate.learning.recipe_check import recipe_problem
 from ablate.own import registry
 from ablate.parts import trainer_named
 from ablate.plan.limits import violated, violations
@@ -182,6 +183,11 @@ class Cells:
     def _compared(self, cell: Cell, built: _Built) -> Cell:
         """Returns the cell with its trials, unless it breaks a limit or is folded."""
         broken = self._broken_limits(built.cost, cell.levels)
+        if broken and cell.role == "reference":
+            raise AblateError(
+                f"row 0 is not allowed, so no row could be compared with it: {broken};"
+                " change the limit or the baseline"
+            )
         if broken:
             return replace(cell, note=broken)
         # Cells are compared by what they train, not by their levels: two settings may

@@ -180,8 +180,9 @@ class Recipe:
     """Number of epochs after which training ends if the main metric on the validation
     split is no better than before them; 0: training never ends for this reason.
     """
-    target: Annotated[float, Ge(0)] = 0.0
-    """Value of the main metric on the validation split at which training ends; 0: none.
+    target: Annotated[float, Ge(0), Le(100)] = 0.0
+    """Value of the main metric, in percent, on the validation split at which training
+    ends; 0: none.
     """
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     """Type in which matrix products are computed; parameters are float32."""

@@ -317,6 +317,8 @@ class Factors:
     removes_parts: bool = False
     # Combinations of levels that are not trained.
     exclude: tuple[Settings, ...] = ()
+    # The scale (linear or log) of each factor whose levels are declared as a range.
+    ranges: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def axes(self) -> list[tuple[Settings, ...]]:

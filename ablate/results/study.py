@@ -266,7 +266,7 @@ class Study:
 
         shares_by_evaluator = importances(
             self._exported(results, declared),
-            declared.factors.levels,
+            declared.factors,
             results.direction,
         )
         names = sorted(
@@ -496,7 +496,7 @@ class Study:
         exported = self._exported(results, declared)
         export(
             exported,
-            declared.factors.levels,
+            declared.factors,
             declared.criterion.objectives,
             to,
             self.name,

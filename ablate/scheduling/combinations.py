@@ -6,18 +6,17 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 from ablate.plan.cells import unread_reason
-from ablate.records import Level, Settings, Space
+from ablate.records import Level, Settings, Space, is_number
 from ablate.scheduling.strategies import SearchFactor
 
 # Up to MOST_LISTED combinations are enumerated, to know when none is left. Of a larger
 # space, MOST_DRAWN combinations are drawn at random.
 MOST_LISTED = 20_000
 MOST_DRAWN = 2_000
-# Levels of a factor that are tried, to see whether they decide if others are read.
-MOST_PROBED = 20
 
 
 class Combinations:
@@ -104,6 +103,21 @@ class Combinations:
         return levels
 
 
+def with_earlier_levels(space: Space, chosen: Sequence[Settings]) -> Space:
+    """Returns the space with the levels of earlier proposals that lie in its ranges.
+
+    The levels of a range move if its ends do. Cells that are known stay in the search.
+    """
+    levels = dict(space.factors.levels)
+    for name in space.factors.ranges:
+        numbers = set(filter(is_number, levels[name]))
+        low, high = min(numbers), max(numbers)
+        earlier = (proposed.get(name) for proposed in chosen)
+        numbers |= {x for x in earlier if is_number(x) and low <= x <= high}
+        levels[name] = tuple(sorted(numbers))
+    return replace(space, factors=replace(space.factors, levels=levels))
+
+
 def _is_read(space: Space, name: str, levels: Settings) -> bool:
     return not unread_reason(space, name, levels)
 
@@ -162,12 +176,12 @@ def _around(space: Space, names: Sequence[str]) -> list[Settings]:
 
 
 def _probed(space: Space, name: str) -> Sequence[Level]:
-    """Returns the levels of a factor; of a long list, its first, second and last one.
+    """Returns the levels of a factor; of a range, its first, second and last one.
 
-    A long list is a range of numbers. If a number decides whether another factor is
-    read, it does so by being 0, which is an end of the range.
+    If a number decides whether another factor is read, it does so by being 0, which is
+    an end of the range.
     """
     levels = space.factors.levels[name]
-    if len(levels) > MOST_PROBED:
+    if name in space.factors.ranges:
         return (*levels[:2], levels[-1])
     return levels

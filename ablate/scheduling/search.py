@@ -26,7 +26,7 @@ from dataclasses import replace
 
 from ablate.plan.cells import Cells, Costs
 from ablate.records import Cell, Plan, Settings, Space, Trial
-from ablate.scheduling.combinations import Combinations
+from ablate.scheduling.combinations import Combinations, with_earlier_levels
 from ablate.scheduling.outcomes import CellOutcomes, Results
 from ablate.scheduling.strategies import Sampler
 
@@ -61,7 +61,9 @@ class Search:
         self._space = space
         self._strategy = space.strategy
         self._made = Cells(space, costs)
-        self._combinations = Combinations(space, self._strategy.seed)
+        self._combinations = Combinations(
+            with_earlier_levels(space, chosen), self._strategy.seed
+        )
         self._outcomes = CellOutcomes(space, results)
         self._sampler = Sampler(
             self._strategy,

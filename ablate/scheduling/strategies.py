@@ -33,16 +33,13 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from ablate.errors import AblateError
-from ablate.records import Level, Settings, Strategy, is_number
+from ablate.records import Factors, Level, Settings, Strategy, is_number
 from ablate.report.numbers import scale_of
 from ablate.text.advice import option
 
 # Population of the genetic strategies. A search has tens of cells, so Optuna's default
 # of 50 would make it one random generation.
 POPULATION = 10
-# More numbers than these are a range, not categories, for Optuna's importances and
-# for an exported study.
-MOST_CATEGORIES = 20
 
 
 @contextmanager
@@ -284,7 +281,7 @@ class Exported:
 
 def export(
     cells: Sequence[Exported],
-    factors: Mapping[str, tuple[Level, ...]],
+    factors: Factors,
     directions: Mapping[str, str],
     to: str,
     name: str,
@@ -320,7 +317,7 @@ def export(
 
 
 def importances(
-    cells: Sequence[Exported], factors: Mapping[str, tuple[Level, ...]], direction: str
+    cells: Sequence[Exported], factors: Factors, direction: str
 ) -> dict[str, dict[str, float]]:
     """Returns the importance of each factor among completed cells, as shares.
 
@@ -370,32 +367,36 @@ STATES = {
 
 
 def _trials(
-    cells: Sequence[Exported], factors: Mapping[str, tuple[Level, ...]], objectives: int
+    cells: Sequence[Exported], factors: Factors, objectives: int
 ) -> list[optuna.trial.FrozenTrial]:
     # The levels of the current declaration, and those of cells from an earlier one.
     choices: dict[str, dict[Level, None]] = {}
     for cell in cells:
         for name, level in cell.levels.items():
             known_levels = choices.setdefault(
-                name, dict.fromkeys(factors.get(name, ()))
+                name, dict.fromkeys(factors.levels.get(name, ()))
             )
             known_levels[level] = None
     distributions = {
-        name: _distribution(tuple(levels)) for name, levels in choices.items()
+        name: _distribution(tuple(levels), factors.ranges.get(name, ""))
+        for name, levels in choices.items()
     }
     with _quiet():
         return [_trial(cell, distributions, objectives) for cell in cells]
 
 
-def _distribution(levels: tuple[Level, ...]) -> BaseDistribution:
+def _distribution(levels: tuple[Level, ...], scale: str) -> BaseDistribution:
     """Returns the distribution of a factor's levels.
 
-    Of a few levels, each is a category. Many numbers are a range.
+    Args:
+        scale: linear or log for a range; empty for a list, whose levels are categories.
     """
-    if len(levels) <= MOST_CATEGORIES or not is_ordered(levels):
+    if not scale:
         return CategoricalDistribution(levels)
-    numbers = [float(level) for level in levels]
-    return FloatDistribution(min(numbers), max(numbers))
+    low, high = min(levels), max(levels)
+    if all(isinstance(level, int) for level in levels):
+        return IntDistribution(int(low), int(high), log=scale == "log")
+    return FloatDistribution(float(low), float(high), log=scale == "log")
 
 
 def _trial(

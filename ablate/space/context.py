@@ -29,6 +29,8 @@ class Context:
     problems: list[Problem] = field(default_factory=list)
     # The levels of each factor that varies; ranges and patterns are expanded.
     levels: dict[str, list[Level]] = field(default_factory=dict)
+    # The scale of each factor whose levels are declared as a range.
+    scales: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def trainer(self) -> Trainer | None:

@@ -59,6 +59,7 @@ def read_factors(
         together=together,
         removes_parts=removes,
         exclude=_read_exclude(context, levels),
+        ranges=context.scales,
     )
     _check_corners(context, read, design)
     return read

@@ -15,7 +15,8 @@ from ablate.errors import (
     unknown,
 )
 from ablate.factors.factor import explain_refusal
-from ablate.learning.recipe_check import NAMING, name_problem, recipe_problem
+from ablate.learning.named_parts import NAMING
+from ablate.learning.recipe_check import name_problem, recipe_problem
 from ablate.records import (
     LONGEST_LEVEL,
     MOST_SIDE,

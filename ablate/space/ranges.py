@@ -35,6 +35,7 @@ def read_levels(context: Context) -> None:
     # Last, because the backbone, which may vary, decides which levels are allowed.
     for name, declared in ranges.items():
         context.levels[name] = _levels(context, name, declared)
+        context.scales[name] = declared.scale
 
 
 def _levels(context: Context, name: str, declared: RangeForm) -> list[Level]:
@@ -50,16 +51,28 @@ def _levels(context: Context, name: str, declared: RangeForm) -> list[Level]:
     check_levels(context, where, name, tuple(ends))
     if len(context.problems) > problems:
         return ends
-    levels = spaced(
-        declared.low,
-        declared.high,
-        declared.count or LEVELS_OF_A_SEARCH,
-        declared.scale,
-    )
+    count = declared.count or LEVELS_OF_A_SEARCH
+    if _takes_fractions(context, name, declared):
+        levels = spaced(
+            float(declared.low), float(declared.high), count, declared.scale
+        )
+    else:
+        levels = spaced(declared.low, declared.high, count, declared.scale)
     baseline = context.form.baseline[name]
     if level_key(baseline) not in map(level_key, levels):
         levels.append(baseline)
     return sorted(levels)
+
+
+def _takes_fractions(context: Context, name: str, declared: RangeForm) -> bool:
+    """Whether a number between two whole numbers is a level of the factor."""
+    if isinstance(declared.low, float) or isinstance(declared.high, float):
+        return True
+    problems = len(context.problems)
+    check_levels(context, ("factors", name), name, (declared.low + 0.5,))
+    is_refused = len(context.problems) > problems
+    del context.problems[problems:]
+    return not is_refused
 
 
 def _range_problem(declared: RangeForm) -> str:

@@ -134,9 +134,9 @@ Number = int | Annotated[float, Field(allow_inf_nan=False)]
 
 class RangeForm(Form):
     low: Number
-    """The smallest level."""
+    """The smallest level. A factor of whole numbers gets whole levels."""
     high: Number
-    """The largest level. Between two whole numbers, all levels are whole."""
+    """The largest level."""
     scale: Literal["linear", "log"] = "linear"
     """Whether the levels have equal distances (linear) or equal ratios (log)."""
     count: Annotated[int, Field(ge=2, le=1000)] | None = None

@@ -43,7 +43,14 @@ def _one_a_place(errors: list[Any]) -> list[Any]:
     for details in errors:
         *where, last = details["loc"]
         # pydantic adds the type that it tried to the location.
-        if last in ("bool", "int", "float", "str"):
+        if last in ("int", "float") and where[-1] in ("low", "high"):
+            details = {
+                **details,
+                "loc": tuple(where),
+                "type": "number_type",
+                "msg": "Input should be a number",
+            }
+        elif last in ("bool", "int", "float", "str"):
             details = {
                 **details,
                 "loc": tuple(where),
@@ -137,10 +144,10 @@ def _keys_of(where: Where, given: Set[str]) -> list[str]:
     """
     model: Any = SpaceForm
     for part in where:
-        if part in getattr(model, "model_fields", {}):
-            annotation = model.model_fields[part].annotation
-        else:
-            annotation = None
+        if part not in getattr(model, "model_fields", {}):
+            # A key of a mapping, or a place in a list.
+            continue
+        annotation = model.model_fields[part].annotation
         forms = [
             a
             for a in _flatten(annotation)

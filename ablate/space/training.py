@@ -16,7 +16,8 @@ from ablate.errors import (
     shortened,
     unknown,
 )
-from ablate.learning.recipe_check import NAMING, recipe_problem
+from ablate.learning.named_parts import NAMING
+from ablate.learning.recipe_check import recipe_problem
 from ablate.records import (
     LENGTHS,
     Data,

@@ -116,7 +116,11 @@ def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
         updated_at=study["updated_at"],
         by_status={Status(count.status): count.number for count in counts},
         epochs_done=sum(count.epochs_done for count in counts),
-        epochs=sum(count.epochs for count in counts),
+        # A training may end early.
+        epochs=sum(
+            count.epochs_done if count.status == Status.COMPLETED else count.epochs
+            for count in counts
+        ),
         finished=study["finished_at"] is not None,
         last_result_at=max(
             (count.ended_at for count in counts if count.ended_at is not None),

@@ -44,8 +44,10 @@ def test_notes_and_tags_are_those_of_the_dashboard(
     desk: Desk, say: Say, place: tuple[str, str]
 ) -> None:
     desk.run(TEXT, most=1)
-    assert say("study", "note", "parts", " noisy machine ", *place) == (0, "", "")
-    assert say("study", "tag", "parts", "paper, draft", *place) == (0, "", "")
+    code, out, error = say("study", "note", "parts", " noisy machine ", *place)
+    assert (code, out, error) == (0, "", "Wrote the note of parts.\n")
+    code, out, error = say("study", "tag", "parts", "paper, draft", *place)
+    assert (code, out, error) == (0, "", "Wrote the tags of parts.\n")
     notes = Notes(notes_file(desk.options.url, desk.options.runs))
     assert notes.all() == {("parts", STUDY): Note(("paper", "draft"), "noisy machine")}
     assert say("study", "note", "parts", *place)[1] == "noisy machine\n"

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from typing import Any
 
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from ablate import space
-from ablate.errors import SpaceError
+from ablate.errors import AblateError, SpaceError
 from ablate.plan import make_plan
-from ablate.records import Architecture, Cost, Space
+from ablate.records import Architecture, Cost, Known, Space
+from ablate.scheduling import strategies
 from ablate.scheduling.combinations import Combinations, reading_order
+from ablate.scheduling.search import Search
+from ablate.scheduling.strategies import CellOutcome, Exported
 from ablate.space.ranges import LEVELS_OF_A_SEARCH, spaced
 from ablate.store.space_data import from_data, to_data
 from ablate.text.document import parse
@@ -118,8 +127,9 @@ def test_between_whole_numbers_levels_are_whole(
         ("{low: 1e-4, high: 1e-2, steps: 3}", "unknown key 'steps'"),
         ("{low: 1e-4, high: 1e-2, count: 1}", "greater than or equal to 2"),
         ("{low: 1e-4, high: 1e-2, count: 10000}", "less than or equal to 1000"),
-        ("{low: true, high: 2}", "factors.recipe.lr.low"),
-        ("{low: small, high: 2}", "factors.recipe.lr.low"),
+        ("{low: true, high: 2}", "factors.recipe.lr.low: must be a number, found"),
+        ("{low: small, high: 2}", "factors.recipe.lr.low: must be a number, found"),
+        ("{low: 1e-4, high: 1e-2, zzz: 3}", "known: low, high, scale, count"),
         ("{low: .nan, high: 2}", "'.nan' is not a finite number"),
         ("{low: 0, high: .inf}", "'.inf' is not a finite number"),
         ("{low: -1.7e308, high: 1.7e308}", "has no finite width"),
@@ -257,3 +267,72 @@ def test_spacing_of_a_narrow_range_is_exact_enough() -> None:
         math.isclose(level, 0.9 + 0.0005 * number, rel_tol=1e-3)
         for number, level in enumerate(levels)
     )
+
+
+def test_between_whole_ends_a_rate_has_fractions() -> None:
+    text = DESIGN.replace(
+        "recipe.lr: {low: 3e-4, high: 1e-2, scale: log, count: 4}",
+        "recipe.weight_decay: {low: 0, high: 1, count: 5}, shortcuts.count: {low: 0,"
+        " high: 8, count: 5}",
+    ).replace("recipe.lr: 1e-3", "recipe.weight_decay: 0.1, shortcuts.count: 0")
+    levels = load(text).factors.levels
+    assert levels["recipe.weight_decay"] == (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
+    assert levels["shortcuts.count"] == (0, 2, 4, 6, 8)
+    assert {type(level) for level in levels["shortcuts.count"]} == {int}
+
+
+def results(_: Collection[str]) -> dict[str, Known]:
+    return {}
+
+
+def test_a_range_that_changes_keeps_the_cells_that_are_known() -> None:
+    before = load(TEXT)
+    search = Search(before, count, results)
+    search.advance()
+    proposed = [cell.levels for cell in search.plan.cells]
+    assert len(proposed) == 4
+    after = load(TEXT.replace("high: 1e-2", "high: 3e-2"))
+    again = Search(after, count, results, proposed)
+    assert [cell.levels for cell in again.plan.cells] == proposed
+    narrow = load(TEXT.replace("high: 1e-2", "high: 5e-3"))
+    kept = Search(narrow, count, results, proposed).plan.cells
+    assert [cell.levels for cell in kept] == [
+        levels for levels in proposed if levels["recipe.lr"] <= 5e-3
+    ]
+    assert 1 < len(kept) < 4
+
+
+def test_row_0_keeps_the_limits() -> None:
+    for limit in ("recipe.lr <= 5e-4", "1 / (recipe.lr - 1e-3) <= 3", "params <= 3"):
+        declared = load(DESIGN + f'limits: ["{limit}"]\n')
+        with pytest.raises(AblateError, match="row 0 is not allowed"):
+            make_plan(declared, count)
+
+
+def test_ranges_are_numbers_for_optuna() -> None:
+    declared = load(
+        TEXT.replace(
+            "ffn.kernel: [none, 3]",
+            "ffn.kernel: [none, 3], size.depth: {low: 1, high: 4}",
+        )
+        .replace("depth: 1, ", "")
+        .replace("1e-3}", "1e-3, size.depth: 2}")
+    )
+    cells = [
+        Exported(
+            {"recipe.lr": 1e-3, "size.depth": 2, "ffn.kernel": 3},
+            CellOutcome("completed", (float(number),)),
+            {},
+            {},
+        )
+        for number in range(4)
+    ]
+    (trial, *_) = strategies._trials(cells, declared.factors, 1)
+    lr, depth, kernel = (
+        trial.distributions[name] for name in ("recipe.lr", "size.depth", "ffn.kernel")
+    )
+    assert isinstance(lr, FloatDistribution)
+    assert (lr.low, lr.high, lr.log) == (3e-4, 1e-2, True)
+    assert isinstance(depth, IntDistribution)
+    assert (depth.low, depth.high, depth.log) == (1, 4, False)
+    assert isinstance(kernel, CategoricalDistribution)

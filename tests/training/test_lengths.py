@@ -99,6 +99,6 @@ def test_the_plan_shows_epochs(say: Say) -> None:
 
     Path("steps.yaml").write_text(TEXT)
     out = say("plan", "steps.yaml")[1]
-    assert "steps 40" in out
-    assert "Length in whole epochs: 4, 10." in out
-    assert "epochs 20" not in out
+    assert "4 epochs are 40 steps, 800 images (row 0)" in out
+    assert "10 epochs are 40 steps, 2,000 images (row 1)" in out
+    assert "Recipe: epochs 4 to 10, " in out

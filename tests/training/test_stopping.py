@@ -137,6 +137,9 @@ def test_a_study_of_trainings_that_end_early(say: Say, tmp_path: Path) -> None:
     by_row = frame.groupby("cell")["epochs_done"].agg(["min", "max"])
     assert list(by_row.loc[0]) == [12, 12]
     assert by_row.loc[1, "max"] < 12
+    assert "s left]" not in error.splitlines()[-1]
+    done = int(frame["epochs_done"].sum())
+    assert f"{done}/{done}" in say("status")[1]
     assert say("run", "early.yaml", "--executor", "inline")[0] == 0
     code, out, _ = say("query", "SELECT COUNT(DISTINCT trial_hash) FROM diagnostics")
     assert "4" in out, "diagnostics are taken at the end of each training"

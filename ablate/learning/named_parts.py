@@ -1,0 +1,45 @@
+"""The parts that a recipe names: built-in ones, or those of users' files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ablate.own import registry
+from ablate.parts import own_part
+from ablate.records import ADAMS, LOSSES, NO_AUGMENTATION, SCHEDULES
+
+# The fields of a recipe that name a part, which may be one of a user's file.
+NAMING = ("loss", "optimizer", "schedule", "augmentation")
+
+
+def named_part(field: str, name: str) -> Any | None:
+    """The user's part that a field of a recipe names; None if it is built in.
+
+    Args:
+        field: one of NAMING.
+
+    Raises:
+        UnknownName: it is neither built in nor in a loaded file.
+        AblateError: a user's part has a built-in name.
+    """
+    if field == "optimizer" and name in (*ADAMS, "sgd") and not registry.of_kind(field):
+        return None
+    built_in = _built_in(field)
+    registry.besides(field, built_in)
+    if name in built_in:
+        return None
+    return own_part(field, name, built_in)
+
+
+def _built_in(field: str) -> Sequence[str]:
+    if field == "optimizer":
+        # Imports torch and timm, which most plans need not.
+        from timm.optim import list_optimizers
+
+        return tuple(list_optimizers())
+    return {
+        "loss": LOSSES,
+        "schedule": SCHEDULES,
+        "augmentation": (NO_AUGMENTATION,),
+    }[field]
