@@ -14,7 +14,8 @@ from ablate.report.effect import Effect
 from ablate.report.effect_columns import effect_columns, image_columns, term_columns
 from ablate.report.factorial import Factorial, Term
 from ablate.report.importance import exact_shares
-from ablate.report.new_images import ImageEffect
+from ablate.report.new_images import ImageEffect, SeedNoise
+from ablate.report.numbers import fixed
 from ablate.report.pairing import seed_share
 from ablate.report.table import Table, plain, tabulate
 from ablate.report.units import unit_for
@@ -221,8 +222,14 @@ def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
     return f"adjusted {' and '.join(parts)}; "
 
 
-def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table:
-    """Returns a table with one row per effect, over seeds and over images."""
+def images_table(
+    results: StudyResults, effects: Sequence[ImageEffect], noise: SeedNoise | None
+) -> Table:
+    """Returns a table with one row per effect, over seeds and over images.
+
+    Args:
+        noise: why top-1 differs between seeds.
+    """
     images = effects[0].images
     notes = [
         f"Δ top-1 in points: mean difference from row 0 on {images} test images,"
@@ -233,6 +240,13 @@ def images_table(results: StudyResults, effects: Sequence[ImageEffect]) -> Table
         " for new images is never narrower than that for these images, and with few"
         " seeds often equal to it.",
     ]
+    if noise is not None:
+        notes.append(
+            f"Seeds differ by {fixed(noise.sd, 2)} points (standard deviation, pooled over"
+            f" rows). {fixed(noise.of_images, 2)} points are expected from the number of"
+            f" test images alone, if each of the {images} images is right or wrong by"
+            " itself (Jordan, arXiv 2304.01910). More test images reduce this part."
+        )
     detail_notes = [
         f"P(better): the probability that, with a new seed and on {images} new images,"
         " the row classifies more images correctly than row 0.",

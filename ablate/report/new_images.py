@@ -208,3 +208,50 @@ def mean_squares(differences: Array) -> MeanSquares:
         of_images=float(seeds * (by_image**2).sum() / max(images - 1, 1)),
         of_rest=float((rest**2).sum() / max((seeds - 1) * (images - 1), 1)),
     )
+
+
+@dataclass(frozen=True)
+class SeedNoise:
+    """Why top-1 differs between seeds, pooled over rows, in points.
+
+    Attributes:
+        sd: the standard deviation over seeds.
+        of_images: what it would be if each image were right or wrong by itself, with its
+            own probability: the part that a larger test set makes smaller.
+    """
+
+    sd: float
+    of_images: float
+
+
+def seed_noise(images: Images) -> SeedNoise | None:
+    """Returns how much of the spread over seeds is due to the number of test images.
+
+    If an image is right with probability p over seeds, independently of the others, the
+    variance of the share of n right images is the mean of p (1 - p), divided by n
+    (Jordan, arXiv 2304.01910). With k seeds, k / (k - 1) times the product of the
+    observed shares estimates p (1 - p) without bias.
+
+    Returns None if no row has two seeds.
+    """
+    by_row: dict[int, list[Array]] = {}
+    for (row, _), correct in images.items():
+        by_row.setdefault(row, []).append(correct.array())
+    total = of_images = 0.0
+    freedom = 0
+    for arrays in by_row.values():
+        seeds = len(arrays)
+        if seeds < 2:
+            continue
+        right = np.stack(arrays).astype(float)
+        share = right.mean(axis=0)
+        spread = (share * (1 - share)).mean() * seeds / (seeds - 1) / right.shape[1]
+        total += (seeds - 1) * right.mean(axis=1).var(ddof=1)
+        of_images += (seeds - 1) * spread
+        freedom += seeds - 1
+    if not freedom:
+        return None
+    return SeedNoise(
+        sd=POINTS * math.sqrt(total / freedom),
+        of_images=POINTS * math.sqrt(of_images / freedom),
+    )

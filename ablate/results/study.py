@@ -219,7 +219,7 @@ class Study:
 
     def _images(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report.effects_table import images_table
-        from ablate.report.new_images import image_effects
+        from ablate.report.new_images import image_effects, seed_noise
 
         with Reader(self.store) as reader:
             images = reader.correct_images(self.name)
@@ -235,7 +235,7 @@ class Study:
                 " each trial of image classification with the built-in training, in one"
                 " process"
             )
-        return images_table(results, effects_on_images)
+        return images_table(results, effects_on_images, seed_noise(images))
 
     def images(self) -> pd.DataFrame:
         """Returns how many trainings of each row get each test image right.

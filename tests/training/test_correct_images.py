@@ -158,6 +158,15 @@ def test_a_table_shows_both_intervals(studied: Options) -> None:
         assert 0 < row["p_better"] < 1
 
 
+def test_the_table_says_what_the_number_of_images_does(studied: Options) -> None:
+    (line,) = (
+        note
+        for note in Study("tiny", studied.url).effects_table("images").notes
+        if "standard deviation, pooled over rows" in note
+    )
+    assert "points are expected from the number of test images alone" in line
+
+
 def test_images_as_a_frame(studied: Options) -> None:
     frame = Study("tiny", studied.url).images()
     results = Study("tiny", studied.url).results()
