@@ -450,7 +450,7 @@ def rest() -> Iterator[Case]:
     yield document(
         added("limits: [flops <= 1]"),
         "a limit that no cell keeps",
-        "no cell of space can be trained",
+        "row 0 is not allowed, so no row could be compared with it",
     )
     yield document(
         added("limits: [flops / (params - params) <= 1]"),

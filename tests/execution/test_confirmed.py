@@ -12,6 +12,8 @@ from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Status, StudyResults, Trial
+from ablate.report.best_rows import best_rows
+from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import sentence
 from ablate.results.review import review
@@ -107,9 +109,9 @@ def test_the_table_says_what_the_search_saw(
         )
         assert (f"row {cell.index} {told:.2f}" in note) == cell.is_confirmed
     # Only rows that were confirmed can be the best ones, and row 0.
-    bold = {shown.data[number]["row"] for number, _ in shown.bold}
-    assert bold
-    assert all(row == 0 or searched.cells[row].is_confirmed for row in bold)
+    best = best_rows(searched, effects(searched, 1.0))
+    assert best
+    assert all(row == 0 or searched.cells[row].is_confirmed for row in best)
     table = Study("tiny", options.url).effects_table()
     assert any(note.startswith("not confirmed") for note in table.notes)
     for row in table.data:
