@@ -181,7 +181,10 @@ def test_each_project_has_a_stand_in_and_ten_lines_at_most() -> None:
 def test_a_project_is_stopped_resumed_and_judged(
     name: str, tmp_path: Path, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Other tests have modules of this name.
+    # Other tests have modules of this name, and the benchmarks on the path. The folder
+    # `models` of a project is no package, so that they would be found first.
+    folders = [folder for folder in sys.path if Path(folder).name != "benchmarks"]
+    monkeypatch.setattr(sys, "path", folders)
     for module in [module for module in sys.modules if module.startswith("models")]:
         monkeypatch.delitem(sys.modules, module)
     for file, text in STAND_INS[name].items():
