@@ -149,6 +149,11 @@ def test_nothing_outlives_a_driver_and_the_user_reads_how_to_go_on(
         ended(driver),
     ):
         workers = until_workers(temporary)
+        # The driver answers signals by the time that a trial trains.
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "runs" / "logs").rglob("*.txt")):
+            assert time.monotonic() < deadline, "no trial trains"
+            time.sleep(0.1)
         os.kill(driver.pid, number)
         _, errors = driver.communicate(timeout=60)
     # A terminal that has gone shows nothing.
