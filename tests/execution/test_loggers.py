@@ -421,6 +421,7 @@ def test_what_cannot_be_logged(say: Say) -> None:
     assert say("run", "tiny.yaml", "--executor", "simulated")[0] == 2
     code, _, error = say("export", "nothing", "--log", "tensorboard")
     assert code == 2
+    assert "View the log" not in error
     code, _, error = say("export", "tiny", "--log", "tensorboard", "--to", "x.csv")
     assert code == 2
     assert "or --log tensorboard" in error

@@ -11,6 +11,7 @@ import torch
 from ablate import space
 from ablate.cost import count
 from ablate.data import describe
+from ablate.errors import SpaceError
 from ablate.learning.stopping import ends_early
 from ablate.plan.plan import make_plan
 from ablate.records import Metric, Recipe, Trial
@@ -162,6 +163,12 @@ def test_a_validation_split_decides(field: str) -> None:
         space.load(text.replace("epochs: 12", f"epochs: 12, {field}"), "x.yaml"), count
     )
     assert "set data.validation, for example to 0.1" in plan.cells[0].note
+
+
+def test_a_target_is_a_percentage() -> None:
+    text = TEXT.replace("epochs: 12", "epochs: 12, target: 500")
+    with pytest.raises(SpaceError, match=r"recipe\.target: .*equal to 100, found 500"):
+        space.load(text, "x.yaml")
 
 
 def test_old_hashes_stay() -> None:
