@@ -39,6 +39,7 @@ from ablate.records.own_parts import (
     OwnAugmentation,
     OwnBackbone,
     OwnData,
+    OwnFunction,
     OwnLoss,
     OwnMetric,
     OwnOperator,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 Allowed: TypeAlias = OneOf | Whole | Real
 R = TypeVar("R")
+F = TypeVar("F", bound=OwnFunction)
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9_-]*)*")
 # What braces in a command can hold beside factors and fields of the recipe.
@@ -501,12 +503,7 @@ def dataset(
         revision: see `trainer`.
     """
 
-    def declare(function: Callable[[], tuple[Any, Any, Any, Any]]) -> OwnData:
-        return OwnData(
-            name=name or _name_of(function), load=function, revision=revision
-        )
-
-    return declare
+    return _declaring(OwnData, name, revision)
 
 
 def loss(
@@ -523,12 +520,7 @@ def loss(
         class numbers (batch), or under Mixup and CutMix shares (batch, classes).
     """
 
-    def declare(function: Callable[[Tensor, Tensor], Tensor]) -> OwnLoss:
-        return OwnLoss(
-            name=name or _name_of(function), loss=function, revision=revision
-        )
-
-    return declare
+    return _declaring(OwnLoss, name, revision)
 
 
 def optimizer(
@@ -549,12 +541,7 @@ def optimizer(
         revision: see `trainer`.
     """
 
-    def declare(function: Callable[..., Optimizer]) -> OwnOptimizer:
-        return OwnOptimizer(
-            name=name or _name_of(function), make=function, revision=revision
-        )
-
-    return declare
+    return _declaring(OwnOptimizer, name, revision)
 
 
 def schedule(
@@ -575,12 +562,7 @@ def schedule(
         revision: see `trainer`.
     """
 
-    def declare(function: Callable[..., float]) -> OwnSchedule:
-        return OwnSchedule(
-            name=name or _name_of(function), factor=function, revision=revision
-        )
-
-    return declare
+    return _declaring(OwnSchedule, name, revision)
 
 
 def augmentation(
@@ -606,12 +588,7 @@ def augmentation(
         result has the same shape and type.
     """
 
-    def declare(function: Callable[[Tensor, Generator], Tensor]) -> OwnAugmentation:
-        return OwnAugmentation(
-            name=name or _name_of(function), augment=function, revision=revision
-        )
-
-    return declare
+    return _declaring(OwnAugmentation, name, revision)
 
 
 def operator(
@@ -729,6 +706,19 @@ def _check_names(subject: str, names: Iterable[str], advice: str) -> None:
                 f"{subject}: '{name}' is a key of built-in training, so a factor"
                 f" cannot have this name; {advice}"
             )
+
+
+def _declaring(
+    record: type[F], name: str, revision: Revision
+) -> Callable[[Callable[..., Any]], F]:
+    """Returns a decorator that makes a part of a function."""
+
+    def declare(function: Callable[..., Any]) -> F:
+        return record(
+            name=name or _name_of(function), function=function, revision=revision
+        )
+
+    return declare
 
 
 def _name_of(function: Any) -> str:

@@ -205,9 +205,14 @@ def resume(
             status = reader.study(study)
         else:
             archived = Notes(notes_file(options.url, options.runs)).archived()
-            status = _last_unfinished(
-                [each for each in reader.studies() if each.name not in archived]
-            )
+            stored = reader.studies()
+            listed = [each for each in stored if each.name not in archived]
+            if stored and not listed:
+                raise StoreError(
+                    "all studies are archived; name one: ablate resume"
+                    f" {stored[-1].name}"
+                )
+            status = _last_unfinished(listed)
     declared = validated_space(status)
     return run(declared, status.file, options, hooks, executor)
 

@@ -53,6 +53,12 @@ def status(
     from ablate.cli.tables import studies_table, trials_table
 
     url = url_of(store, runs)
+    if whole and (study or errors):
+        from ablate.errors import AblateError
+
+        raise AblateError(
+            "--all is for the list of studies; leave it out, or type: ablate status --all"
+        )
     if errors:
         from ablate.results.project import budget_of, budget_table
 

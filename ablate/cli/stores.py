@@ -158,6 +158,10 @@ def export(
             "name a study, or write --all for all of them: ablate export STUDY --to"
             " FILE.parquet, or ablate export --all --to FILE.parquet"
         )
+    if own and not log:
+        raise AblateError(
+            "--with goes with --log; what is written to a file needs no parts"
+        )
     if study is None:
         if to is None or optuna or log:
             raise AblateError("--all goes with --to FILE, such as --to all.parquet")

@@ -33,7 +33,7 @@ class Augmentation:
         Raises:
             AblateError: the user's function returns something of another shape or type.
         """
-        changed = self._own.augment(images, self._generator)
+        changed = self._own(images, self._generator)
         if (
             not isinstance(changed, Tensor)
             or changed.shape != images.shape

@@ -23,7 +23,6 @@ from timm.optim import (
     param_groups_weight_decay,
 )
 from timm.scheduler import create_scheduler_v2
-from timm.scheduler.scheduler import Scheduler
 from torch import nn
 
 from ablate.errors import AblateError, PartError, shortened, unknown
@@ -98,7 +97,7 @@ def _own_optimizer(
         groups = param_groups_weight_decay(
             model, recipe.weight_decay, no_weight_decay_list=no_decay
         )
-    optimizer = own.make(groups, lr=recipe.rate, **options)
+    optimizer = own(groups, lr=recipe.rate, **options)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise AblateError(
             f"optimizer {own.name} must return a torch.optim.Optimizer; found"
@@ -107,8 +106,8 @@ def _own_optimizer(
     return optimizer
 
 
-class OwnScheduler(Scheduler):  # type: ignore[misc]
-    """A user's schedule, in the form of timm's."""
+class OwnScheduler:
+    """A user's schedule, which is stepped like those of timm."""
 
     def __init__(
         self,
@@ -117,26 +116,33 @@ class OwnScheduler(Scheduler):  # type: ignore[misc]
         optimizer: torch.optim.Optimizer,
         updates: int,
     ) -> None:
-        super().__init__(optimizer, param_group_field="lr", t_in_epochs=False)
-        self.own = own
-        self.options = parse_options(recipe.schedule_options)
-        self.start = recipe.warmup_lr or recipe.rate / 1000
-        self.warmup = recipe.warmup_epochs * updates
-        self.total = recipe.epochs * updates
+        self._own = own
+        self._options = parse_options(recipe.schedule_options)
+        self._optimizer = optimizer
+        # An optimizer may give its groups rates of their own.
+        self._peaks = [group["lr"] for group in optimizer.param_groups]
+        self._start = recipe.warmup_lr or recipe.rate / 1000
+        self._warmup = recipe.warmup_epochs * updates
+        self._total = recipe.epochs * updates
 
-    def _get_lr(self, t: int) -> list[float]:
-        if t < self.warmup:
-            share = t / self.warmup
-            return [
-                self.start + share * (rate - self.start) for rate in self.base_values
-            ]
-        factor = float(self.own.factor(t / self.total, **self.options))
+    def step_update(self, number: int) -> None:
+        """Sets the learning rate that follows so many updates."""
+        groups = zip(self._optimizer.param_groups, self._peaks, strict=True)
+        for group, peak in groups:
+            # Decay by layer gives groups a scale.
+            group["lr"] = self._rate(number, peak) * group.get("lr_scale", 1.0)
+
+    def _rate(self, number: int, peak: float) -> float:
+        if number < self._warmup:
+            return self._start + number / self._warmup * (peak - self._start)
+        share = number / self._total
+        factor = float(self._own(share, **self._options))
         if not 0 <= factor < math.inf:
             raise AblateError(
-                f"schedule {self.own.name} returns {factor} at {t / self.total:g}; it must"
-                " return a finite number from 0"
+                f"schedule {self._own.name} returns {factor} at {share:g}; it must return"
+                " a finite number from 0"
             )
-        return [factor * rate for rate in self.base_values]
+        return factor * peak
 
 
 def make_schedule(
@@ -263,8 +269,7 @@ def _own_refusal(
         PartError: it has a mistake.
     """
     field = f"{own.part}_options"
-    function = own.make if isinstance(own, OwnOptimizer) else own.factor
-    parameters = dict(inspect.signature(function).parameters)
+    parameters = dict(inspect.signature(own.function).parameters)
     takes_all = any(
         parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()
     )

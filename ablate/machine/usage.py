@@ -46,13 +46,16 @@ def _gpus() -> tuple[GpuUsage, ...]:
     """Returns the NVIDIA GPUs; none without a driver or the package nvidia-ml-py."""
     try:
         import pynvml
-
+    except ImportError:
+        return ()
+    try:
         pynvml.nvmlInit()
-    except Exception:
-        # Without a driver, the package raises errors of its own.
+        count = pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError:
+        # There is no driver.
         return ()
     gpus = []
-    for number in range(pynvml.nvmlDeviceGetCount()):
+    for number in range(count):
         # A part of a GPU (MIG) does not say how busy it is.
         with contextlib.suppress(pynvml.NVMLError):
             gpu = pynvml.nvmlDeviceGetHandleByIndex(number)

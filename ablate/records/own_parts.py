@@ -12,8 +12,7 @@ from ablate.errors import AblateError, unknown
 from ablate.records import Level, Metric
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor, nn
-    from torch.optim import Optimizer
+    from torch import Tensor, nn
 
 # The name of the number of an epoch in reports of scripts.
 EPOCH = "epoch"
@@ -54,64 +53,47 @@ class OwnBackbone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnData:
+class OwnFunction:
+    """A part that is one function."""
+
+    part: ClassVar[str]
+
+    name: str
+    function: Callable[..., Any]
+    revision: Revision = None
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.function(*arguments, **options)
+
+
+class OwnData(OwnFunction):
     """A function that returns training images and labels, and those for the test."""
 
-    part: ClassVar[str] = "data set"
-
-    name: str
-    load: Callable[[], tuple[Any, Any, Any, Any]]
-    revision: Revision = None
-
-    def __call__(self) -> tuple[Any, Any, Any, Any]:
-        return self.load()
+    part = "data set"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnLoss:
+class OwnLoss(OwnFunction):
     """A function from logits and targets to a scalar."""
 
-    part: ClassVar[str] = "loss"
-
-    name: str
-    loss: Callable[[Tensor, Tensor], Tensor]
-    revision: Revision = None
-
-    def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return self.loss(logits, targets)
+    part = "loss"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnOptimizer:
+class OwnOptimizer(OwnFunction):
     """A function from groups of parameters and a learning rate to an optimizer."""
 
-    part: ClassVar[str] = "optimizer"
-
-    name: str
-    make: Callable[..., Optimizer]
-    revision: Revision = None
+    part = "optimizer"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnSchedule:
+class OwnSchedule(OwnFunction):
     """A function from the share of training that is done to a factor of the rate."""
 
-    part: ClassVar[str] = "schedule"
-
-    name: str
-    factor: Callable[..., float]
-    revision: Revision = None
+    part = "schedule"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnAugmentation:
+class OwnAugmentation(OwnFunction):
     """A function from training images and a generator to changed images."""
 
-    part: ClassVar[str] = "augmentation"
-
-    name: str
-    augment: Callable[[Tensor, Generator], Tensor]
-    revision: Revision = None
+    part = "augmentation"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, exists, func, select, update
 from ablate.errors import AblateError
 from ablate.records import LONGEST_NAME, STUDY_NAME, Status, base_name
 from ablate.store.database import clock
-from ablate.store.plans import free_view
+from ablate.store.plans import CHUNK, free_view
 from ablate.store.sql_tables import (
     attempts,
     cell_trials,
@@ -91,51 +91,69 @@ def remove(connection: Connection, name: str) -> int:
         .join(cells, cells.c.id == cell_trials.c.cell_id)
         .where(cells.c.study_id == study["id"])
     )
-    listed = set(connection.execute(hashes).scalars())
-    with_result = connection.execute(
+    seen = connection.execute(
         select(func.count())
         .select_from(trials)
-        .where(trials.c.hash.in_(hashes), trials.c.status.in_(WITH_METRICS))
-    ).scalar_one()
-    if with_result:
-        raise AblateError(
-            f"{name} has {with_result} trials with a result. It stays in the store, because"
-            " studies that compare the same rows share the risk of a false verdict. To"
-            f" take it out of the lists: ablate study archive {name}. To free disk space:"
-            " ablate disk --free finished"
+        .where(
+            trials.c.hash.in_(hashes),
+            # Curves of unfinished trials can be seen, too.
+            trials.c.status.in_(WITH_METRICS) | (trials.c.epochs_done > 0),
         )
-    for row in connection.execute(
-        select(studies.c.id, studies.c.name, studies.c.lineage)
-    ).all():
-        counted = connection.execute(
-            select(cells.c.earlier).where(cells.c.study_id == row.id)
-        ).scalars()
-        refers = any(study["id"] == number for pairs in counted for number, _ in pairs)
-        if row.id != study["id"] and (row.lineage == study["id"] or refers):
-            raise AblateError(
-                f"{row.name} compares the same rows and counts {name} as an earlier"
-                f" study; to take it out of the lists: ablate study archive {name}"
-            )
+    ).scalar_one()
+    if seen:
+        raise AblateError(
+            f"{name} has {seen} trials with an epoch or a result. It stays in the store,"
+            " because studies that compare the same rows share the risk of a false"
+            f" verdict. To take it out of the lists: ablate study archive {name}. To free"
+            " disk space: ablate disk --free finished"
+        )
+    _refuse_counted(connection, study["id"], name)
+    elsewhere = (
+        select(cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id != study["id"])
+    )
+    only_here = select(trials.c.hash).where(
+        trials.c.hash.in_(hashes), trials.c.hash.not_in(elsewhere)
+    )
+    unused = connection.execute(only_here).scalars().all()
     drop_view(connection, study["results_view"])
     connection.execute(delete(cells).where(cells.c.study_id == study["id"]))
-    unused = listed - set(
-        connection.execute(
-            select(cell_trials.c.trial_hash).where(cell_trials.c.trial_hash.in_(listed))
-        ).scalars()
-    )
-    for table in (attempts, epochs, epoch_metrics, diagnostics):
-        connection.execute(delete(table).where(table.c.trial_hash.in_(unused)))
-    connection.execute(delete(trials).where(trials.c.hash.in_(unused)))
-    _remove_runs(connection, study["id"])
+    for start in range(0, len(unused), CHUNK):
+        chunk = unused[start : start + CHUNK]
+        for table in (attempts, epochs, epoch_metrics, diagnostics):
+            connection.execute(delete(table).where(table.c.trial_hash.in_(chunk)))
+        connection.execute(delete(trials).where(trials.c.hash.in_(chunk)))
+    _remove_runs(connection, study["id"], name)
     connection.execute(delete(drivers).where(drivers.c.study_id == study["id"]))
     connection.execute(delete(studies).where(studies.c.id == study["id"]))
     return len(unused)
 
 
-def _remove_runs(connection: Connection, study: int) -> None:
+def _refuse_counted(connection: Connection, number: int, name: str) -> None:
+    """Raises AblateError if another study counts this one as an earlier one."""
+    others = select(studies.c.id, studies.c.name, studies.c.lineage).where(
+        studies.c.id != number
+    )
+    for other in connection.execute(others).all():
+        earlier = connection.execute(
+            select(cells.c.earlier).where(cells.c.study_id == other.id)
+        ).scalars()
+        counts = any(number == study for pairs in earlier for study, _ in pairs)
+        if counts or other.lineage == number:
+            raise AblateError(
+                f"{other.name} compares the same rows and counts {name} as an earlier"
+                f" study; to take it out of the lists: ablate study archive {name}"
+            )
+
+
+def _remove_runs(connection: Connection, study: int, name: str) -> None:
     """Removes the runs of a study.
 
     A run whose attempts at a trial of another study stay is recorded under that study.
+
+    Raises:
+        AblateError: a run trained trials that belong to no study now.
     """
     still_used = exists().where(attempts.c.provenance_id == provenance.c.id)
     connection.execute(
@@ -149,6 +167,12 @@ def _remove_runs(connection: Connection, study: int) -> None:
             .join(attempts, attempts.c.trial_hash == cell_trials.c.trial_hash)
             .where(attempts.c.provenance_id == run)
         ).scalar_one()
+        if other is None:
+            raise AblateError(
+                f"{name} has trained trials that no study lists now, and the store keeps"
+                " what it knows of their run; to take the study out of the lists: ablate"
+                f" study archive {name}"
+            )
         connection.execute(
             update(provenance).where(provenance.c.id == run).values(study_id=other)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
@@ -18,6 +18,7 @@ from ablate.records import (
     Status,
     Trained,
 )
+from ablate.store.comparisons import CHUNK
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import (
@@ -205,8 +206,8 @@ class TrialReader(Catalogue):
         with self._engine.connect() as connection:
             return sorted(connection.execute(query).scalars())
 
-    def measurements(self, hashes: Collection[str]) -> dict[str, list[Measurement]]:
-        """Returns the diagnostics of trials that are numbers, by trial and epoch."""
+    def measurements(self, hashes: Sequence[str]) -> dict[str, list[Measurement]]:
+        """Returns the diagnostics of trials, by trial and in the order of epochs."""
         query = (
             select(
                 diagnostics.c.trial_hash,
@@ -215,16 +216,19 @@ class TrialReader(Catalogue):
                 diagnostics.c.layer,
                 diagnostics.c.value,
             )
-            .where(diagnostics.c.trial_hash.in_(hashes), diagnostics.c.layer >= 0)
+            .where(diagnostics.c.layer >= 0)
             .order_by(diagnostics.c.epoch, diagnostics.c.name, diagnostics.c.layer)
         )
         measured: dict[str, list[Measurement]] = {}
         with self._engine.connect() as connection:
-            for key, epoch, name, layer, value in connection.execute(query):
-                measurement = Measurement(
-                    epoch=epoch, name=name, layer=layer, value=value
-                )
-                measured.setdefault(key, []).append(measurement)
+            for start in range(0, len(hashes), CHUNK):
+                chunk = hashes[start : start + CHUNK]
+                some = query.where(diagnostics.c.trial_hash.in_(chunk))
+                for key, epoch, name, layer, value in connection.execute(some):
+                    measurement = Measurement(
+                        epoch=epoch, name=name, layer=layer, value=value
+                    )
+                    measured.setdefault(key, []).append(measurement)
         return measured
 
     def trained(self, name: str) -> list[Trained]:

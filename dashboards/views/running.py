@@ -23,19 +23,20 @@ from views.shown import Shown, choose, show_chart
 # The trials that are shown; more would not be read.
 MOST_SHOWN = 8
 OUTPUT_LINES = 6
+# States of trials that the next run trains.
+LEFT = (Status.PLANNED, Status.FAILED)
 
 
 def show(study: Shown) -> None:
     """Draws the view."""
     machine()
-    running = [
-        trial for trial in trials(study.name) if trial["status"] == Status.RUNNING
-    ]
-    running = [trial for trial in running if trial["row"] in study.rows]
+    listed = [trial for trial in trials(study.name) if trial["row"] in study.rows]
+    running = [trial for trial in listed if trial["status"] == Status.RUNNING]
     if not running:
+        is_left = any(trial["status"] in LEFT for trial in listed)
+        resume = f"{advice.command('resume', study.name)}{WHERE}"
         words.notice(
-            "No trial of this study trains now.",
-            command=f"{advice.command('resume', study.name)}{WHERE}",
+            "No trial of this study trains now.", command=resume if is_left else ""
         )
         return
     names = [metric.name for metric in study.results.metrics]

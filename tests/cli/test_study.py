@@ -72,7 +72,9 @@ def test_lists_leave_out_archived_studies(
     assert "Which part helps?" in say("status", "old", *place)[1], "named, it is shown"
     say("study", "archive", "new", *place)
     assert "Archived studies: 2" in say("status", *place)[1]
-    with pytest.raises(AblateError, match="holds no study yet"):
+    with pytest.raises(
+        AblateError, match="all studies are archived; name one: ablate resume"
+    ):
         pipeline.resume(None, desk.options)
     say("study", "archive", "old", "--undo", *place)
     assert "old" in say("status", *place)[1]
@@ -186,9 +188,41 @@ def test_a_study_with_results_stays(
     desk.run(TEXT, most=1)
     code, _, error = say("study", "delete", "parts", *place)
     assert code == 2
-    assert "parts has 1 trials with a result. It stays in the store" in error
+    assert (
+        "parts has 1 trials with an epoch or a result. It stays in the store" in error
+    )
     assert "ablate study archive parts" in error
     assert names(desk.options) == ["parts"]
+
+
+def one_epoch(trial: Trial, number: int) -> Epoch:
+    if number > 1:
+        raise RuntimeError("out of memory")
+    return epoch(trial, number)
+
+
+def test_a_study_whose_curves_can_be_seen_stays(desk: Desk) -> None:
+    """Who has seen the curves of unfinished trials has seen results."""
+    desk.run(TEXT.replace("epochs: 1", "epochs: 2"), curve=one_epoch)
+    seen = pytest.raises(AblateError, match="trials with an epoch or a result")
+    with Writer(desk.options.url) as writer, seen:
+        writer.remove("parts")
+
+
+def test_options_that_do_nothing_are_refused(
+    desk: Desk, say: Say, place: tuple[str, str]
+) -> None:
+    desk.run(TEXT, most=1)
+    for words in (("status", "parts", "--all"), ("status", "--error-budget", "--all")):
+        code, _, error = say(*words, *place)
+        assert code == 2
+        assert "--all is for the list of studies" in error
+    part = "@ablate.loss()\ndef mine(logits, targets): return logits.sum()\n"
+    (Path.cwd() / "mine.py").write_text(f"import ablate\n{part}")
+    words = ("export", "parts", "--to", "x.csv", "--with", "mine.py")
+    code, _, error = say(*words, *place)
+    assert code == 2
+    assert "--with goes with --log" in error
 
 
 @pytest.mark.slow

@@ -417,6 +417,17 @@ def test_a_study_that_is_trained_is_logged_as_if_it_had_been_then(
     assert {run.info.status for run in runs} == {"FINISHED"}
 
 
+def test_a_study_may_have_more_trials_than_a_statement_has_places(
+    say: Say, tmp_path: Path
+) -> None:
+    (tmp_path / "logged.yaml").write_text(LOGGED)
+    assert say("run", "logged.yaml", "--executor", "inline")[0] == 0
+    with Reader("runs/ablate.db") as reader:
+        hashes = [trial["trial"] for trial in reader.trials("logged")]
+        more = [f"{number:020}" for number in range(300_000)]
+        assert set(reader.measurements([*more, *hashes])) == set(hashes)
+
+
 def test_what_cannot_be_logged(say: Say) -> None:
     assert say("run", "tiny.yaml", "--executor", "simulated")[0] == 2
     code, _, error = say("export", "nothing", "--log", "tensorboard")

@@ -123,6 +123,33 @@ def test_weight_decay_and_layer_decay_are_those_of_other_optimizers(
         ] == [(len(g["params"]), g["weight_decay"], g.get("lr_scale")) for g in usual]
 
 
+def test_an_own_schedule_sets_the_rates_that_one_of_timm_would(use: Use) -> None:
+    """With a warm-up, decay by layer, and a group with a rate of its own."""
+    from ablate.learning.optimizers import make_optimizer, make_schedule
+    from ablate.models import build
+
+    use(PARTS + "\n\n@ablate.schedule()\ndef falling(share):\n    return 1 - share\n")
+    rates: list[list[float]] = []
+    for name in ("linear", "falling"):
+        recipe = Recipe(
+            optimizer="plain",
+            schedule=name,
+            epochs=4,
+            warmup_epochs=1,
+            layer_decay=0.5,
+            lr=0.1,
+        )
+        optimizer = make_optimizer(build(trial().architecture), recipe)
+        optimizer.param_groups[0]["lr"] = 0.7
+        schedule = make_schedule(recipe, optimizer, updates=5)
+        rates.append([])
+        for update in range(20):
+            schedule.step_update(update)
+            rates[-1] += [group["lr"] for group in optimizer.param_groups]
+    assert rates[1] == pytest.approx(rates[0])
+    assert len(set(rates[0])) > 40
+
+
 def test_they_are_part_of_the_identity_of_trials_that_use_them(use: Use) -> None:
     use(PARTS)
     usual, own = planned()

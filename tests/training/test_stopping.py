@@ -82,12 +82,21 @@ def test_patience_ends_a_training_and_is_resumed_exactly(tmp_path: Path) -> None
     resumed = trained(chosen(patience=3), tmp_path / "resumed", stops=True)
     assert [e.metrics for e in resumed.epochs] == [e.metrics for e in straight.epochs]
     assert resumed.tested == straight.tested
-    # A training of more epochs has nothing to add.
-    again = Training(
-        chosen(patience=3, epochs=20, schedule="constant"), tmp_path / "longer"
+
+
+def test_a_training_of_more_epochs_has_ended_too(tmp_path: Path) -> None:
+    short = chosen(patience=3, schedule="constant")
+    ended = trained(short, tmp_path / "short")
+    assert len(ended.epochs) < 12
+    longer = Training(
+        chosen(patience=3, schedule="constant", epochs=20),
+        tmp_path / "longer",
+        beginnings={short.hash: str(tmp_path / "short")},
     )
-    again.close()
-    assert again.epochs == []
+    longer.close()
+    assert longer.finished
+    assert longer.epochs == ended.epochs
+    assert longer.tested == ended.tested
 
 
 def test_the_best_epoch_of_an_early_end_is_tested(tmp_path: Path) -> None:
