@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import Field
 from typing import Any, TypeAlias, TypeGuard
 
 # Characters of a level that is a word. The column in the store has as many.
@@ -34,6 +35,17 @@ Level: TypeAlias = bool | int | float | str
 
 # Levels by factor name, as in `{"shortcuts.count": 2}`.
 Settings: TypeAlias = Mapping[str, Level]
+
+# Metadata of a section whose fields stand beside the other keys of a space.
+INLINE = "inline"
+# Metadata of a field that does not decide which rows are compared, by what, and on what.
+DESCRIPTIVE = "descriptive"
+
+
+def key_of(field: Field[Any]) -> str:
+    """Returns the key of a field in YAML and in stored spaces."""
+    return str(field.metadata.get("key", field.name))
+
 
 # Columns that stand beside the levels in tables, data and the views of the store.
 COLUMNS = frozenset(

@@ -4,57 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
 from typing import Any
 
-from ablate.records import VARIED, Data, Design, Recipe, Scheduler, Strategy
+from ablate.records.plain import decisive
+from ablate.records.space import Space
 
-# The parts of a space that decide which rows are compared, by what, and on what.
-DECISIVE = (
-    "metric",
-    "direction",
-    "objectives",
-    "margin",
-    "primary",
-    "seeds",
-    "vary",
-    "looks",
-    "adaptive",
-    "final",
-    "baseline",
-    "full",
-    "factors",
-    "fixed",
-    "design",
-    "strategy",
-    "rows",
-    "together",
-    "exclude",
-    "control",
-    "limits",
-    "task",
-    "head",
-    "backbone",
-    "pretrained",
-    "trainer",
-    "data",
-    "recipe",
-    "teacher",
-    "scheduler",
-    "code",
-)
-# The records of those parts that have fields.
-RECORDS: Mapping[str, type] = {
-    "data": Data,
-    "design": Design,
-    "recipe": Recipe,
-    "scheduler": Scheduler,
-    "strategy": Strategy,
-}
 # The versions of the user's parts. A search meets them one after the other.
 CODE = "code "
-# What does not change the results.
-INDIFFERENT = ("data path", "data workers")
 # Leaves whose names would say too little.
 NAMES = {"data fingerprint": "the files of the data, or how they are read"}
 # The most characters of a value that a sentence shows.
@@ -65,7 +21,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns the decisive differences of two spaces, as `margin: 0.5 → 3`.
 
     Args:
-        before, after: resolved spaces as plain data (`ablate.store.space_data`).
+        before, after: resolved spaces as plain data (`ablate.records.plain`).
     """
     first, then = _leaves(before), _leaves(after)
     return [
@@ -79,47 +35,21 @@ def _differing(first: Mapping[str, Any], then: Mapping[str, Any]) -> list[str]:
     return [
         name
         for name in dict.fromkeys([*first, *then])
-        if name not in INDIFFERENT
-        and first.get(name) != then.get(name)
+        if first.get(name) != then.get(name)
         and (not name.startswith(CODE) or (name in first and name in then))
     ]
 
 
 def _leaves(space: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of the decisive parts, by dotted names."""
+    """Returns what decides the results, by dotted names."""
+    parts = decisive(Space, space)
+    if len(parts["objectives"]) < 2:
+        # It repeats the metric and its direction.
+        del parts["objectives"]
     leaves: dict[str, Any] = {}
-    for name in DECISIVE:
-        value = space.get(name)
-        if name == "objectives" and len(value or ()) < 2:
-            # It repeats the metric and its direction.
-            value = None
-        elif name == "final":
-            # Stores of older versions lack it.
-            value = bool(value)
-        elif name in ("together", "exclude"):
-            value = list(value or ())
-        elif name == "vary":
-            # So do these.
-            value = list(value or VARIED)
-        elif name in RECORDS and isinstance(value, Mapping):
-            value = _with_defaults(RECORDS[name], value)
+    for name, value in {**parts, "code": space.get("code")}.items():
         _add(leaves, name, value)
     return leaves
-
-
-def _with_defaults(record: type, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a part with the fields that the version that stored it did not have.
-
-    A later version that has a new field changes nothing.
-    """
-    filled: dict[str, Any] = {}
-    for field in fields(record):
-        if field.default is not MISSING:
-            default = field.default
-            filled[field.name] = (
-                list(default) if isinstance(default, tuple) else default
-            )
-    return {**filled, **value}
 
 
 def _add(leaves: dict[str, Any], name: str, value: Any) -> None:

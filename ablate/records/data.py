@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 from ablate.identity import canonical_json
+from ablate.records.base import DESCRIPTIVE
 
 # Data sets of image files that versions before the correction of repeats had.
 IMAGE_FILES = frozenset({"imagenet", "folder", "flowers102", "pets"})
@@ -18,7 +19,7 @@ class Data:
 
     name: str
     # Folder or file of the images.
-    path: str
+    path: str = field(metadata={DESCRIPTIVE: True})
     # Side of the images when the network sees them, in pixels.
     # If `image_width` is not 0, images keep their proportions: this is their shorter
     # side.
@@ -36,7 +37,7 @@ class Data:
     # and need none.
     fingerprint: str = ""
     # Loading processes, for image files.
-    workers: int = 4
+    workers: int = field(default=4, metadata={DESCRIPTIVE: True})
     # Share of the training images that is held out. Each epoch is then measured on
     # them, and the test set once, at the end.
     validation: float = 0.0

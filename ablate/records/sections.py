@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from annotated_types import Ge, Gt, Le
 
 from ablate.records.base import (
+    DESCRIPTIVE,
     MOST_AT_ONCE,
     MOST_CELLS,
     MOST_WHOLE,
@@ -302,7 +303,7 @@ class Factors:
 
     # Levels by factor, the baseline's first. `backbone`, `pretrained`,
     # `data.image_size` and `recipe.FIELD` can vary too.
-    levels: Mapping[str, tuple[Level, ...]]
+    levels: Mapping[str, tuple[Level, ...]] = field(metadata={"key": "factors"})
     # Levels of factors that do not vary.
     fixed: Settings
     baseline: Settings
@@ -314,11 +315,13 @@ class Factors:
     # Factors whose levels change together: the first of one with the first of the others.
     together: tuple[tuple[str, ...], ...] = ()
     # Whether `remove` is the built-in factor: leave-one-out then leaves out each part.
-    removes_parts: bool = False
+    removes_parts: bool = field(default=False, metadata={DESCRIPTIVE: True})
     # Combinations of levels that are not trained.
     exclude: tuple[Settings, ...] = ()
     # The scale (linear or log) of each factor whose levels are declared as a range.
-    ranges: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, str] = field(
+        default_factory=dict, metadata={DESCRIPTIVE: True}
+    )
 
     @property
     def axes(self) -> list[tuple[Settings, ...]]:
@@ -352,7 +355,7 @@ class Seeds:
     """With which seeds each cell is trained, and what a seed decides."""
 
     # All seeds that a cell may get.
-    numbers: tuple[int, ...]
+    numbers: tuple[int, ...] = field(metadata={"key": "seeds"})
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
     # A cell gets its next seed only while it is no worse than the cell that was the best
@@ -375,7 +378,7 @@ class Criterion:
     # What a search optimises, the metric first, and in which direction.
     objectives: Mapping[str, Direction] = field(default_factory=dict)
     # All metrics that training measures; `metric` is one of their names.
-    metrics: tuple[Metric, ...] = ()
+    metrics: tuple[Metric, ...] = field(default=(), metadata={DESCRIPTIVE: True})
     # Least difference of the metric that matters.
     margin: Annotated[float, Ge(0)] = 0.5
     # Comparisons that are tested one after the other, each at the full level, before

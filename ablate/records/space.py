@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ablate.records.base import DESCRIPTIVE, INLINE
 from ablate.records.data import Data
 from ablate.records.recipe import Recipe
 from ablate.records.sections import (
@@ -42,21 +43,21 @@ def confirmation_seeds(seeds: Sequence[int], number: int | None) -> tuple[int, .
 class Space:
     """A declared study, in sections. Every name is known, and every level is allowed."""
 
-    name: str
+    name: str = field(metadata={DESCRIPTIVE: True})
     # Whether the document gives the name; otherwise the name is that of the file.
-    named: bool
+    named: bool = field(metadata={DESCRIPTIVE: True})
     # The YAML text.
-    document: str
-    claim: Claim
-    network: Network
-    factors: Factors
+    document: str = field(metadata={DESCRIPTIVE: True})
+    claim: Claim = field(metadata={INLINE: True, DESCRIPTIVE: True})
+    network: Network = field(metadata={INLINE: True})
+    factors: Factors = field(metadata={INLINE: True})
     # Which cells are trained; a search does not read it.
     design: Design
-    seeds: Seeds
+    seeds: Seeds = field(metadata={INLINE: True})
     data: Data
     recipe: Recipe
-    criterion: Criterion
-    resources: Resources
+    criterion: Criterion = field(metadata={INLINE: True})
+    resources: Resources = field(metadata={DESCRIPTIVE: True})
     scheduler: Scheduler
     # Bounds on the cost of a cell.
     limits: tuple[Limit, ...] = ()
@@ -64,16 +65,20 @@ class Space:
     strategy: Strategy | None = None
     # Each variant also gets the baseline in the width at which this cost is equal.
     control: Literal["", "iso-params", "iso-flops"] = ""
-    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    diagnostics: Diagnostics = field(
+        default_factory=Diagnostics, metadata={DESCRIPTIVE: True}
+    )
     # The document sets no warm-up: each cell has that of the preset, cut to leave at
     # least one epoch after it.
-    warmup_fits: bool = False
-    keep: Keep = "last"
+    warmup_fits: bool = field(default=False, metadata={DESCRIPTIVE: True})
+    keep: Keep = field(default="last", metadata={DESCRIPTIVE: True})
     # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(
+        default_factory=dict, metadata={DESCRIPTIVE: True}
+    )
     # Files of the user's parts, as the command that read the space named them. They are
     # for messages; nothing loads them from here.
-    parts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = field(default=(), metadata={DESCRIPTIVE: True})
 
     @property
     def confirmation_seeds(self) -> tuple[int, ...]:

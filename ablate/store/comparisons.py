@@ -215,7 +215,7 @@ def fresh_seeds(space: Mapping[str, Any]) -> tuple[int, ...]:
     """Returns the fresh seeds on which a search confirms its best cells.
 
     Args:
-        space: the space as `ablate.store.space_data` described it.
+        space: the space as `ablate.records.plain` describes it.
     """
     strategy = space.get("strategy")
     if not strategy:

@@ -25,6 +25,7 @@ from ablate.records import (
     Standing,
 )
 from ablate.records.changes import changes
+from ablate.records.plain import to_data
 from ablate.records.primary import primary_rows
 from ablate.store.comparisons import (
     SHOWING,
@@ -41,7 +42,6 @@ from ablate.store.comparisons import (
 )
 from ablate.store.lineage import FEWEST_SEEDS, History, Row, generation_of
 from ablate.store.moment import after_results
-from ablate.store.space_data import to_data
 from ablate.store.sql_tables import cell_trials, cells, studies, trials
 
 

@@ -37,11 +37,11 @@ from ablate.records import (
     generation_name,
     is_number,
 )
+from ablate.records.plain import to_data
 from ablate.store import views
 from ablate.store.lineage import History
 from ablate.store.lineages import Declaration, added, standings_of
 from ablate.store.moment import now
-from ablate.store.space_data import to_data
 from ablate.store.sql_tables import (
     architectures,
     cell_trials,

@@ -1,4 +1,4 @@
-"""A resolved space as plain data, which the store keeps with its study.
+"""Reads the resolved space that the store keeps with its study (`records.plain`).
 
 Reading the data back needs neither the YAML text nor the catalogues of factors,
 backbones and data sets. So a study stays readable after one of them is renamed or
@@ -10,99 +10,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import (
-    METRIC_NAME,
-    Arithmetic,
-    Claim,
-    CostOf,
-    Criterion,
-    Data,
-    DeclaredTeacher,
-    Design,
-    Diagnostics,
-    Factors,
-    LevelOf,
-    Limit,
-    Looks,
-    Metric,
-    Network,
-    Recipe,
-    Resources,
-    Scheduler,
-    Seeds,
-    Space,
-    Strategy,
-    Term,
-)
+from ablate.records import METRIC_NAME, Metric, Space
+from ablate.records.plain import build
 from ablate.tasks import classification
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-# Sections whose fields are stored side by side, as the YAML document has them.
-_FLAT: dict[str, type[Any]] = {
-    "claim": Claim,
-    "network": Network,
-    "factors": Factors,
-    "seeds": Seeds,
-    "criterion": Criterion,
-}
-# Fields that are stored under the name of their section.
-_NAMED_AS_SECTION = {"levels": "factors", "numbers": "seeds"}
-# Fields that are stored as records.
-_RECORDS: dict[str, type[Any]] = {
-    "data": Data,
-    "design": Design,
-    "diagnostics": Diagnostics,
-    "looks": Looks,
-    "recipe": Recipe,
-    "resources": Resources,
-    "scheduler": Scheduler,
-    "strategy": Strategy,
-    "teacher": DeclaredTeacher,
-}
-
-
-def to_data(space: Space) -> dict[str, Any]:
-    """The space as JSON values, without its YAML text."""
-    data = asdict(space)
-    del data["document"]
-    for section in _FLAT:
-        for name, value in data.pop(section).items():
-            data[_NAMED_AS_SECTION.get(name, name)] = value
-    return data
-
 
 def from_data(data: Mapping[str, Any], document: str) -> Space:
-    """The space that `to_data` described.
+    """The space that plain data describe.
 
     Args:
         document: the YAML text, which the store keeps beside the data.
     """
-    values = dict(data)
-    values["document"] = document
-    for name, record in _RECORDS.items():
-        if values.get(name) is not None:
-            values[name] = _record(record, values[name])
-    values["levels"] = {
-        name: tuple(levels) for name, levels in values["factors"].items()
-    }
-    values["numbers"] = values["seeds"]
-    # JSON has lists only; the fields of records are tuples.
-    for name in ("numbers", "vary", "rows", "exclude", "primary", "parts"):
-        if name in values:
-            values[name] = tuple(values[name])
-    values["together"] = tuple(map(tuple, values.get("together", ())))
-    values["limits"] = tuple(_limit(limit) for limit in values["limits"])
-    values["metrics"] = metrics_of(data)
-    for section, record in _FLAT.items():
-        values[section] = record(**_known(record, values))
-    return Space(**_known(Space, values))
+    space = build(Space, {**data, "document": document})
+    return replace(space, criterion=replace(space.criterion, metrics=metrics_of(data)))
 
 
 @cache
@@ -130,7 +58,7 @@ def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
     """The metrics of a stored space.
 
     Args:
-        data: the space as `to_data` described it; None if it was stored by a version
+        data: the space as plain data; None if it was stored by a version
             that did not.
     """
     stored = (data or {}).get("metrics")
@@ -139,7 +67,7 @@ def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
         return classification.METRICS
     # The names become columns of views, and the store may be that of somebody else.
     return tuple(
-        Metric(**_known(Metric, stored_metric))
+        build(Metric, stored_metric)
         for stored_metric in stored
         if METRIC_NAME.fullmatch(str(stored_metric.get("name")))
     )
@@ -157,41 +85,3 @@ def chance_of(data: Mapping[str, Any] | None, metric: str) -> float | None:
         return None
     classes = int((data.get("data") or {}).get("classes") or 0)
     return tasks.chance_of(data.get("task", tasks.USUAL), classes, metric)
-
-
-def _known(record: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the fields that a record has."""
-    names = {field.name for field in fields(record)}
-    return {name: value for name, value in data.items() if name in names}
-
-
-def _record(record: type[Any], data: Mapping[str, Any]) -> Any:
-    values = _known(record, data)
-    for name, value in values.items():
-        # JSON has lists only; the fields of records are tuples.
-        if isinstance(value, list):
-            values[name] = tuple(value)
-    return record(**values)
-
-
-def _limit(data: Mapping[str, Any]) -> Limit:
-    return Limit(
-        text=data["text"],
-        left=_term(data["left"]),
-        relation=data["relation"],
-        right=_term(data["right"]),
-    )
-
-
-def _term(data: Any) -> Term:
-    if not isinstance(data, Mapping):
-        return float(data)
-    if "operator" in data:
-        return Arithmetic(
-            left=_term(data["left"]),
-            operator=data["operator"],
-            right=_term(data["right"]),
-        )
-    if "factor" in data:
-        return LevelOf(factor=data["factor"])
-    return CostOf(name=data["name"], of_baseline=data["of_baseline"])

@@ -11,7 +11,8 @@ from ablate.errors import SpaceError
 from ablate.plan.designs import combinations
 from ablate.records import Plan, Settings, Space
 from ablate.records.changes import changes
-from ablate.store.space_data import from_data, to_data
+from ablate.records.plain import to_data
+from ablate.store.space_data import from_data
 
 SPACE = """
 question: q?

@@ -21,12 +21,13 @@ from ablate import space
 from ablate.errors import AblateError, SpaceError
 from ablate.plan import make_plan
 from ablate.records import Architecture, Cost, Known, Space
+from ablate.records.plain import to_data
 from ablate.scheduling import strategies
 from ablate.scheduling.combinations import Combinations, reading_order
 from ablate.scheduling.search import Search
 from ablate.scheduling.strategies import CellOutcome, Exported
 from ablate.space.ranges import LEVELS_OF_A_SEARCH, spaced
-from ablate.store.space_data import from_data, to_data
+from ablate.store.space_data import from_data
 from ablate.text.document import parse
 
 TEXT = """

@@ -18,11 +18,13 @@ from ablate.execution.simulated import SimulatedExecutor
 from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
+from ablate.records.changes import changes
+from ablate.records.plain import to_data
 from ablate.report.table import render
 from ablate.results.html_report import write_report
 from ablate.results.review import review
 from ablate.results.study import Study
-from ablate.store.space_data import from_data, to_data
+from ablate.store.space_data import from_data
 from tests.conftest import Say
 from tests.own.test_registry import documented_factor
 
@@ -164,3 +166,34 @@ def test_a_study_of_an_older_version_is_read_from_its_text(
         connection.execute(text("UPDATE studies SET space = NULL"))
     engine.dispose()
     assert Study("mine", options.url).declared() == declared
+
+
+DESCRIPTIVE = {
+    *("name", "named", "question", "expect", "source", "published"),
+    *("resources", "diagnostics", "warmup_fits", "keep", "labels", "parts"),
+    *("removes_parts", "ranges", "metrics"),
+    # With one objective, they repeat the metric.
+    "objectives",
+}
+
+
+def test_a_change_is_named_by_every_key_that_decides_the_results() -> None:
+    declared = space.load(MINE.replace("  scale: [1.0, 0.5]\n", ""), "mine.yaml")
+    data = json.loads(json.dumps(to_data(declared)))
+    for key in data:
+        other = {**data, key: ["something else"]}
+        named = {change.split(":")[0].split(" ")[0] for change in changes(data, other)}
+        # "the files of the data" is one of the parts of `data`.
+        assert named - {"the"} == (set() if key in DESCRIPTIVE else {key}), key
+    for key in data["data"]:
+        other = {**data, "data": {**data["data"], key: "something else"}}
+        assert bool(changes(data, other)) == (key not in ("path", "workers")), key
+
+
+def test_a_key_that_an_older_version_did_not_store_is_no_change() -> None:
+    declared = space.load(MINE.replace("  scale: [1.0, 0.5]\n", ""), "mine.yaml")
+    data = json.loads(json.dumps(to_data(declared)))
+    for key in ("together", "exclude", "vary", "final", "adaptive", "looks", "head"):
+        assert not changes({k: v for k, v in data.items() if k != key}, data), key
+    recipe = {k: v for k, v in data["recipe"].items() if k != "momentum"}
+    assert not changes({**data, "recipe": recipe}, data)

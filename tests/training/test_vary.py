@@ -16,10 +16,11 @@ from ablate.errors import SpaceError
 from ablate.pipeline import Options
 from ablate.plan.plan import make_plan
 from ablate.records import Cost, Plan, Trial
+from ablate.records.plain import to_data
 from ablate.report.table import render
 from ablate.results.review import review
 from ablate.results.study import Study
-from ablate.store.space_data import from_data, to_data
+from ablate.store.space_data import from_data
 from ablate.training import Training
 from tests.conftest import TINY
 from tests.store.desk import Desk, names, with_seeds
