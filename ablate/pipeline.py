@@ -202,10 +202,10 @@ def resume(
     """
     with Reader(options.url) as reader:
         if study:
-            status = reader.study(study)
+            status = reader.studies.get(study)
         else:
             archived = Notes(notes_file(options.url, options.runs)).archived()
-            stored = reader.studies()
+            stored = reader.studies.all()
             listed = [each for each in stored if each.name not in archived]
             if stored and not listed:
                 raise StoreError(
@@ -245,7 +245,7 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
         and study.space.seeds.looks == declared.seeds.looks
         and not study.unfinished
         and study.finished
-        for study in store.reader.studies()
+        for study in store.reader.studies.all()
     )
 
 
@@ -353,16 +353,18 @@ def _outcome(
 ) -> Outcome:
     """The outcome of a run, counted by the stored status of its trials."""
     declared = preview.plan.space
-    states = reader.study(declared.name).by_status
+    states = reader.studies.get(declared.name).by_status
     undiagnosed = 0
     if declared.diagnostics.names:
-        undiagnosed = reader.undiagnosed(declared.name, declared.diagnostics.names)
+        undiagnosed = reader.diagnostics.undiagnosed(
+            declared.name, declared.diagnostics.names
+        )
     total = sum(states.values())
     failed = states.get(Status.FAILED, 0)
     unfinished = sum(states.get(status, 0) for status in UNFINISHED)
     not_chosen = 0
     if preview.not_chosen:
-        left = reader.known(preview.not_chosen, with_epochs=False).values()
+        left = reader.trials.known(preview.not_chosen, with_epochs=False).values()
         not_chosen = sum(trial.status in UNFINISHED for trial in left)
     # Only trials of this run: other drivers may have trained some meanwhile.
     trained = sum(

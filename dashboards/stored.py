@@ -9,13 +9,13 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from ablate.errors import StoreError
 from ablate.records import Known, Space, StudyResults
+from ablate.records.stored import Attempt, TrialRow
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import Curves, curves_of
 from ablate.report.effect import Effect
@@ -57,7 +57,7 @@ def _stamp(*files: Path) -> str:
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _studies(stamp: str) -> list[StudyStatus]:
     with Reader(URL) as reader:
-        return reader.studies()
+        return reader.studies.all()
 
 
 def studies() -> list[StudyStatus]:
@@ -129,23 +129,23 @@ def chart(name: str, of: str, cost: str = "flops") -> Chart | Coordinates:
 
 
 @st.cache_resource(max_entries=3, show_spinner=False)
-def _trials(name: str, stamp: str) -> list[dict[str, Any]]:
+def _trials(name: str, stamp: str) -> list[TrialRow]:
     with Reader(URL) as reader:
-        return reader.trials(name)
+        return reader.trials.of(name)
 
 
-def trials(name: str) -> list[dict[str, Any]]:
+def trials(name: str) -> list[TrialRow]:
     """The trials of a study: row, seed, state, metrics, hash."""
     return _trials(name, stamp())
 
 
 @st.cache_resource(max_entries=20, show_spinner=False)
-def _attempts(trial: str, stamp: str) -> list[dict[str, Any]]:
+def _attempts(trial: str, stamp: str) -> list[Attempt]:
     with Reader(URL) as reader:
-        return reader.attempts(trial)
+        return reader.trials.attempts(trial)
 
 
-def attempts_of(trial: str) -> list[dict[str, Any]]:
+def attempts_of(trial: str) -> list[Attempt]:
     """The attempts at a trial, the last one last."""
     return _attempts(trial, stamp())
 
@@ -178,14 +178,14 @@ def trial_frame(name: str) -> pd.DataFrame:
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _diagnostic_values(name: str, diagnostic: str, stamp: str) -> Mapping[str, float]:
     with Reader(URL) as reader:
-        rows = reader.layers(name, diagnostic)
-    keys = {(trial["row"], trial["seed"]): trial["trial"] for trial in trials(name)}
+        rows = reader.diagnostics.layers(name, diagnostic)
+    keys = {(trial.row, trial.seed): trial.trial for trial in trials(name)}
     by_trial: dict[str, list[float]] = {}
     for row in rows:
-        key = keys.get((row["cell"], row["seed"]))
+        key = keys.get((row.row, row.seed))
         # A search may have added trials since they were read.
-        if row["value"] is not None and key is not None:
-            by_trial.setdefault(key, []).append(row["value"])
+        if isinstance(row.value, float) and key is not None:
+            by_trial.setdefault(key, []).append(row.value)
     return {key: mean_of(values) for key, values in by_trial.items()}
 
 
@@ -197,7 +197,7 @@ def diagnostic_values(name: str, diagnostic: str) -> Mapping[str, float]:
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _scalar_diagnostics(name: str, stamp: str) -> list[str]:
     with Reader(URL) as reader:
-        stored = reader.diagnostics(name)
+        stored = reader.diagnostics.names(name)
     return [
         diagnostic
         for diagnostic in stored
@@ -246,7 +246,7 @@ def final_values(name: str, metric: str) -> dict[int, dict[int, float]]:
 
 def curves(name: str, rows: Sequence[int]) -> Curves:
     """Learning curves of some rows of a study."""
-    shown = [trial for trial in trials(name) if trial["row"] in rows]
+    shown = [trial for trial in trials(name) if trial.row in rows]
     with Reader(URL) as reader:
-        known: Mapping[str, Known] = reader.known(trial["trial"] for trial in shown)
+        known: Mapping[str, Known] = reader.trials.known(trial.trial for trial in shown)
     return curves_of(shown, known)

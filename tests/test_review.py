@@ -155,7 +155,7 @@ def test_a_changed_declaration_is_found(
     (found,) = [one for one in reviewed(WIDER) if one.name == "generations"]
     assert words in found.text
     with Reader(options.url) as reader:
-        names = [name for name, _ in reader.generations("tiny")]
+        names = [name for name, _ in reader.studies.generations("tiny")]
     assert names == ["tiny@1", "tiny@2", "tiny"]
 
 

@@ -361,7 +361,7 @@ class Tools:
         if not exists(self.url):
             return budget.Used()
         with Reader(self.url) as reader:
-            return reader.used(study)
+            return reader.costs.used(study)
 
     def _budget(self) -> dict[str, Any]:
         """What is used of each limit."""

@@ -105,7 +105,7 @@ def _store(url: str) -> str:
     if file is not None and not file.is_file():
         return f"none yet at {file}; the first run creates it"
     with Reader(url) as reader:
-        return f"{masked(url)}: {len(reader.studies())} studies"
+        return f"{masked(url)}: {len(reader.studies.all())} studies"
 
 
 def _model() -> str:

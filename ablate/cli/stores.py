@@ -222,7 +222,7 @@ def abandon(
 
     url = url_of(store, runs)
     with Reader(url) as reader:
-        rows = {trial["row"] for trial in reader.trials(study)}
+        rows = {trial.row for trial in reader.trials.of(study)}
     if row is not None and row not in rows:
         listed = ", ".join(map(str, sorted(rows)))
         raise AblateError(f"{study} has no trials in row {row}; its rows are {listed}")

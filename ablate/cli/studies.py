@@ -68,7 +68,7 @@ def study(
     _check_words(action, name, value, undo=undo)
     url = url_of(store, runs)
     with Reader(url) as reader:
-        file = reader.study(name).file
+        file = reader.studies.get(name).file
     notes = Notes(notes_file(url, runs))
     if action == Action.rename and value is not None:
         _rename(url, notes, name, value)

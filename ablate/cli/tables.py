@@ -303,7 +303,7 @@ def studies_table(url: str, hidden: Collection[str] = ()) -> Table:
     from ablate.store.reader import Reader
 
     with Reader(url) as reader:
-        stored = reader.studies()
+        stored = reader.studies.all()
     studies = [study for study in stored if study.name not in hidden]
     left_out = len(stored) - len(studies)
     notes = (
@@ -345,8 +345,14 @@ def trials_table(name: str, url: str) -> Table:
     from ablate.store.reader import Reader
 
     with Reader(url) as reader:
-        study = reader.study(name)
-        data = reader.trials(name)
+        study = reader.studies.get(name)
+        trials = reader.trials.of(name)
+    data = []
+    for trial in trials:
+        row: dict[str, Any] = {}
+        for key, value in asdict(trial).items():
+            row |= value if key == "metrics" else {key: value}
+        data.append(row)
     if not any(row["weights"] for row in data):
         data = [_without(row, ["weights"]) for row in data]
     return plain(data, study.question)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ablate.errors import AblateError
 from ablate.records import (
@@ -15,6 +14,7 @@ from ablate.records import (
     StudyResults,
     level_text,
 )
+from ablate.records.stored import TrialRow
 from ablate.report.charts import Chart, Series, label
 from ablate.report.numbers import mean_of
 from ablate.report.summary import shown_levels
@@ -219,21 +219,21 @@ def smoothed(values: Sequence[float], weight: float) -> list[float]:
 
 
 def curves_of(
-    study: Iterable[Mapping[str, Any]], known: Mapping[str, Known]
+    study: Iterable[TrialRow], known: Mapping[str, Known]
 ) -> dict[int, dict[int, Sequence[Epoch]]]:
     """Returns the epochs of trials by row and seed.
 
     Diverged and failed trials are left out, as they would distort the mean.
 
     Args:
-        study: the row, the seed and the hash (`trial`) of each trial.
+        study: its trials.
         known: what is stored of trials, by hash.
     """
     kept = (Status.COMPLETED, Status.RUNNING, Status.PLANNED, Status.PRUNED)
     curves: dict[int, dict[int, Sequence[Epoch]]] = {}
     for trial in study:
-        by_seed = curves.setdefault(trial["row"], {})
-        stored = known.get(trial["trial"])
+        by_seed = curves.setdefault(trial.row, {})
+        stored = known.get(trial.trial)
         if stored is not None and stored.status in kept:
-            by_seed[trial["seed"]] = stored.epochs
+            by_seed[trial.seed] = stored.epochs
     return curves

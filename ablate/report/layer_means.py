@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.records import StudyResults
+from ablate.records.stored import LayerValue
 from ablate.report.numbers import mean_of
 from ablate.report.summary import level_label, shown_levels
 from ablate.report.table import Table
@@ -29,17 +30,15 @@ class Line:
     layers: Mapping[int, Any]
 
 
-def lines(results: StudyResults, rows: Sequence[Mapping[str, Any]]) -> list[Line]:
+def lines(results: StudyResults, values: Sequence[LayerValue]) -> list[Line]:
     """Returns one line per cell that has the diagnostic, in the order of the table."""
     labels = {cell.index: _label(results, shown_levels(cell)) for cell in results.cells}
     values_by_cell: dict[int, dict[int, list[Any]]] = {}
     seeds: dict[int, set[int]] = {}
-    for row in rows:
-        value = row["value"] if row["value"] is not None else row["numbers"]
-        values_by_cell.setdefault(row["cell"], {}).setdefault(row["layer"], []).append(
-            value
-        )
-        seeds.setdefault(row["cell"], set()).add(row["seed"])
+    for stored in values:
+        by_layer = values_by_cell.setdefault(stored.row, {})
+        by_layer.setdefault(stored.layer, []).append(stored.value)
+        seeds.setdefault(stored.row, set()).add(stored.seed)
     lines = []
     for cell, layers in sorted(values_by_cell.items()):
         means = {layer: _mean(values) for layer, values in sorted(layers.items())}

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from ablate.errors import AblateError
 from ablate.records import Status
+from ablate.records.stored import Circumstances, DeviceCosts
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.matplotlib_charts import FigureStyle, note_of, svg
 from ablate.report.palette import GREY
@@ -114,9 +115,9 @@ def _finished(value: Any) -> Any:
 def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     results, declared = study.read()
     with Reader(study.store) as reader:
-        status = reader.study(study.name)
-        spent = reader.spent(study.name)
-        circumstances = reader.circumstances(study.name)
+        status = reader.studies.get(study.name)
+        spent = reader.costs.by_device(study.name)
+        circumstances = reader.trials.circumstances(study.name)
     done = status.by_status.get(Status.COMPLETED, 0)
     trials = sum(status.by_status.values())
     others = "".join(
@@ -158,7 +159,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
             f" {escape.shell(study.name)}{where}\n"
             + "".join(
                 "# trains one of the trials again and compares the results\n"
-                f"ablate reproduce {escape.shell(attempt['trial'])}{again}\n"
+                f"ablate reproduce {escape.shell(attempt.trial)}{again}\n"
                 for attempt in circumstances[:1]
             )
         ),
@@ -267,35 +268,33 @@ def _script() -> Markup:
     return Markup(get_plotlyjs())
 
 
-def _costs(spent: list[dict[str, Any]]) -> list[str]:
+def _costs(spent: list[DeviceCosts]) -> list[str]:
     lines = []
     for row in spent:
-        several = re.search(r" x([0-9]+)$", row["device"])
-        kind = "GPU" if row["device"].startswith("cuda") else "CPU"
-        hours = row["seconds"] * int(several[1] if several else 1) / 3600
+        several = re.search(r" x([0-9]+)$", row.device)
+        kind = "GPU" if row.device.startswith("cuda") else "CPU"
+        hours = row.seconds * int(several[1] if several else 1) / 3600
         if hours < LEAST_HOURS:
             time = f"{3600 * hours:.0f} {kind}-seconds"
         else:
             time = f"{hours:.2f} {kind}-hours"
-        trials = "1 trial" if row["trials"] == 1 else f"{row['trials']} trials"
-        sentence = f"{trials} on {row['device']}: {time} of training and testing"
-        if row["metered"]:
-            if row["metered"] == row["epochs"]:
+        trials = "1 trial" if row.trials == 1 else f"{row.trials} trials"
+        sentence = f"{trials} on {row.device}: {time} of training and testing"
+        if row.joules is not None:
+            if row.metered == row.epochs:
                 part = ""
             else:
-                part = f" in {row['metered']} of {row['epochs']} epochs"
-            sentence += (
-                f", {row['joules'] / 3.6e6:.3g} kWh measured on the {kind}s{part}"
-            )
+                part = f" in {row.metered} of {row.epochs} epochs"
+            sentence += f", {row.joules / 3.6e6:.3g} kWh measured on the {kind}s{part}"
         lines.append(sentence)
     return lines or ["No trial has been trained yet."]
 
 
-def _ran_on(circumstances: list[dict[str, Any]]) -> Markup:
+def _ran_on(circumstances: list[Circumstances]) -> Markup:
     """One column for each set of circumstances that trials ended in, and how many did."""
     kinds: dict[tuple[Any, ...], int] = {}
     for attempt in circumstances:
-        key = tuple(_fact(name, attempt[name]) for name in FACTS)
+        key = tuple(_fact(name, getattr(attempt, name)) for name in FACTS)
         kinds[key] = kinds.get(key, 0) + 1
     headings = [f"{number} trials" for number in kinds.values()]
     # Sets may have equal numbers of trials, and columns need names of their own.

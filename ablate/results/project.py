@@ -33,7 +33,8 @@ def budget_of(url: str) -> ErrorBudget:
         names = [
             study.name
             for study in sorted(
-                reader.studies(), key=lambda study: (study.last_result_at, study.name)
+                reader.studies.all(),
+                key=lambda study: (study.last_result_at, study.name),
             )
             if study.finished and study.space is not None
         ]

@@ -55,7 +55,7 @@ class Study:
     def results(self) -> StudyResults:
         """Returns all cells with their levels, costs, states and values."""
         with Reader(self.store) as reader:
-            return reader.results(self.name)
+            return reader.studies.results(self.name)
 
     def declared(self) -> Space:
         """Returns the space as it was last run."""
@@ -64,8 +64,8 @@ class Study:
     def read(self) -> tuple[StudyResults, Space]:
         """Returns all cells, and the space as it was last run."""
         with Reader(self.store) as reader:
-            results = reader.results(self.name)
-            declared = declared_space(reader.study(self.name))
+            results = reader.studies.results(self.name)
+            declared = declared_space(reader.studies.get(self.name))
         return results, declared
 
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
@@ -129,16 +129,16 @@ class Study:
         """
         seeds = {cell.index: cell.values.keys() for cell in results.cells}
         with Reader(self.store) as reader:
-            trials = reader.trials(self.name)
+            trials = reader.trials.of(self.name)
         values_by_row: dict[str, dict[int, list[float]]] = {}
         for metric in results.metrics:
             if metric.name == results.metric.name:
                 continue
             for trial in trials:
-                value = trial.get(metric.name)
-                if value is not None and trial["seed"] in seeds.get(trial["row"], ()):
+                value = trial.metrics.get(metric.name)
+                if value is not None and trial.seed in seeds.get(trial.row, ()):
                     by_row = values_by_row.setdefault(metric.name, {})
-                    by_row.setdefault(trial["row"], []).append(value)
+                    by_row.setdefault(trial.row, []).append(value)
         return values_by_row
 
     def effects(self, margin: float | None = None) -> list[Effect]:
@@ -222,7 +222,7 @@ class Study:
         from ablate.report.new_images import image_effects, seed_noise
 
         with Reader(self.store) as reader:
-            images = reader.correct_images(self.name)
+            images = reader.studies.correct_images(self.name)
         compared = effects(
             results, declared.criterion.margin, declared.seeds.looks, predict=False
         )
@@ -247,7 +247,7 @@ class Study:
         import pandas as pd
 
         with Reader(self.store) as reader:
-            images = reader.correct_images(self.name)
+            images = reader.studies.correct_images(self.name)
         by_row: dict[int, list[Any]] = {}
         for (row, _), correct in sorted(images.items()):
             by_row.setdefault(row, []).append(correct.array())
@@ -396,7 +396,7 @@ class Study:
     def diagnostics(self) -> list[str]:
         """Returns the names of the diagnostics stored for the study."""
         with Reader(self.store) as reader:
-            return reader.diagnostics(self.name)
+            return reader.diagnostics.names(self.name)
 
     def layers(self, diagnostic: str) -> list[Line]:
         """Returns a diagnostic by layer: means over seeds, one line per cell.
@@ -405,7 +405,8 @@ class Study:
         """
         with Reader(self.store) as reader:
             return lines(
-                reader.results(self.name), reader.layers(self.name, diagnostic)
+                reader.studies.results(self.name),
+                reader.diagnostics.layers(self.name, diagnostic),
             )
 
     def frame(self) -> pd.DataFrame:
@@ -511,9 +512,9 @@ class Study:
 
         with Reader(self.store) as reader:
             hashes: dict[int, list[str]] = {}
-            for trial in reader.trials(self.name):
-                hashes.setdefault(trial["row"], []).append(trial["trial"])
-            known = reader.known(itertools.chain.from_iterable(hashes.values()))
+            for trial in reader.trials.of(self.name):
+                hashes.setdefault(trial.row, []).append(trial.trial)
+            known = reader.trials.known(itertools.chain.from_iterable(hashes.values()))
         baseline = results.baseline.cost if results.baseline else None
         exported = []
         for cell in results.cells:
@@ -560,7 +561,7 @@ class Study:
     def wide(self) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Returns columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
-            return reader.wide(self.name)
+            return reader.studies.wide(self.name)
 
 
 ENDINGS = (".parquet", ".csv", ".json")
@@ -580,7 +581,7 @@ def export_all(store: str, to: Path) -> int:
 
     _check_ending(to)
     with Reader(store) as reader:
-        names = list(reader.names().values())
+        names = list(reader.studies.names().values())
     if not names:
         raise AblateError("the store holds no study yet; `ablate run FILE` makes one")
     frames = []

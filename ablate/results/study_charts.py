@@ -163,21 +163,23 @@ def chart(
 def curves(study: Drawable) -> Curves:
     """Returns the epochs of the trials by row and seed."""
     with Reader(study.store) as reader:
-        trials = reader.trials(study.name)
-        known = reader.known(trial["trial"] for trial in trials)
+        trials = reader.trials.of(study.name)
+        known = reader.trials.known(trial.trial for trial in trials)
     return curves_of(trials, known)
 
 
 def final_values(study: Drawable, metric: str) -> dict[int, dict[int, float]]:
     """Returns the final values of a metric by row and seed, of completed trials."""
     with Reader(study.store) as reader:
-        trials = reader.trials(study.name)
-        known = reader.known((trial["trial"] for trial in trials), with_epochs=False)
+        trials = reader.trials.of(study.name)
+        known = reader.trials.known(
+            (trial.trial for trial in trials), with_epochs=False
+        )
     values: dict[int, dict[int, float]] = {}
     for trial in trials:
-        stored = known.get(trial["trial"])
+        stored = known.get(trial.trial)
         if stored is not None and metric in stored.final:
-            values.setdefault(trial["row"], {})[trial["seed"]] = stored.final[metric]
+            values.setdefault(trial.row, {})[trial.seed] = stored.final[metric]
     return values
 
 

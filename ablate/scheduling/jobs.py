@@ -60,7 +60,7 @@ def make_queue(
         stored = preview.known
         if grows or store.writer.shared:
             # The preview did not see what was added or trained since.
-            stored = store.reader.known([trial.hash])
+            stored = store.reader.trials.known([trial.hash])
         history = stored[trial.hash].epochs if trial.hash in stored else ()
         return Job(
             trial=trial,
@@ -69,7 +69,7 @@ def make_queue(
             resources=declared.resources,
             history=history,
             diagnostics=declared.diagnostics,
-            beginnings=store.reader.beginnings(trial),
+            beginnings=store.reader.trials.beginnings(trial),
             keep=declared.keep,
             sources=registry.sources(),
             early_stop=early_stop(trial),

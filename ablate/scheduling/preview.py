@@ -111,7 +111,7 @@ def make_preview(
         lines = "\n".join(first(reasons, "rows"))
         raise AblateError(f"no cell of {space.name} can be trained:\n{lines}")
     _check_primary(plan)
-    known = reader.known(trial.hash for trial in plan.trials) if reader else {}
+    known = reader.trials.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
     full_plan = None
     generation = Generation()
@@ -121,11 +121,11 @@ def make_preview(
     changes: tuple[str, ...] = ()
     names: dict[int, str] = {}
     if reader is not None:
-        declaration = reader.declaration(plan)
+        declaration = reader.studies.declaration(plan)
         generation = declaration.generation
         is_next = declaration.retired is not None
         changes = declaration.changes
-        names = reader.names()
+        names = reader.studies.names()
     if space.seeds.looks:
         from ablate.scheduling.until_decided import granted
 
@@ -245,16 +245,16 @@ def propose(
     Returns:
         the plan, and the number of cells to come (None: unlimited).
     """
-    registry.set_identities(reader.identities() if reader else {})
+    registry.set_identities(reader.identities.of_files() if reader else {})
     if space.strategy is None:
         from ablate.plan import make_plan
 
-        costs = reader.costs(COST_REVISION) if reader else {}
+        costs = reader.costs.counted(COST_REVISION) if reader else {}
         return make_plan(space, CostCache(costs, count)), 0
     again = Policy.of(space).again
 
     def results(hashes: Iterable[str]) -> dict[str, Known]:
-        known = reader.known(hashes) if reader else {}
+        known = reader.trials.known(hashes) if reader else {}
         return {key: trial for key, trial in known.items() if trial.status not in again}
 
     search = make_search(space, reader, results, count)
@@ -286,7 +286,7 @@ def _seconds(
     }
     per_flop = None
     if reader is not None:
-        per_flop = reader.seconds_per_flop_epoch(to_train[0].data.canonical())
+        per_flop = reader.costs.seconds_per_flop_epoch(to_train[0].data.canonical())
     if per_flop is None and probe:
         per_flop = _timed(space, to_train[0], flops)
     if per_flop is None:

@@ -110,7 +110,7 @@ def _meter(declared: Space, options: Options, store: StoreSession) -> BudgetMete
         return BudgetMeter(options.budget)
     return BudgetMeter(
         budget=options.budget,
-        before=store.reader.used(declared.name),
+        before=store.reader.costs.used(declared.name),
         devices=declared.resources.devices,
     )
 

@@ -62,11 +62,11 @@ class StoredTrials:
 
     def known(self, hashes: Iterable[str]) -> dict[str, Known]:
         """Status and epochs of those trials whose status this run accepts."""
-        return self._news(self._reader.known(hashes))
+        return self._news(self._reader.trials.known(hashes))
 
     def known_without_epochs(self, hashes: Iterable[str]) -> dict[str, Known]:
         """The same without epochs, which is faster."""
-        return self._news(self._reader.known(hashes, with_epochs=False))
+        return self._news(self._reader.trials.known(hashes, with_epochs=False))
 
     def _news(self, known: dict[str, Known]) -> dict[str, Known]:
         """The trials whose status this run accepts.
@@ -161,6 +161,8 @@ def make_search(
 
     if reader is None:
         return Search(space, CostCache({}, count), results)
-    chosen = reader.proposed(space.name, only_known=not was_search(space.name, reader))
-    costs = CostCache(reader.costs(COST_REVISION), count)
+    chosen = reader.studies.proposed(
+        space.name, only_known=not was_search(space.name, reader)
+    )
+    costs = CostCache(reader.costs.counted(COST_REVISION), count)
     return Search(space, costs, results, chosen)

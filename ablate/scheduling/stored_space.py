@@ -68,7 +68,7 @@ def with_last_until_decided(space: Space, reader: Reader) -> Space:
 
     if space.seeds.looks is not None:
         return space
-    for study in reader.studies():
+    for study in reader.studies.all():
         last = study.space
         if study.name != space.name or study.document != space.document:
             continue
@@ -81,6 +81,6 @@ def was_search(name: str, reader: Reader) -> bool:
     """Whether a study was a search when it was last run."""
     return any(
         declared_space(study).strategy is not None
-        for study in reader.studies()
+        for study in reader.studies.all()
         if study.name == name
     )

@@ -50,7 +50,7 @@ def why_new(
         return []
     if not stored:
         return ["The store has no trained trial, so every trial is new."]
-    files = reader.files_of_identity() if reader is not None else {}
+    files = reader.identities.files() if reader is not None else {}
     rows: dict[str, list[int]] = defaultdict(list)
     trials: dict[str, int] = defaultdict(int)
     for cell in plan.cells:
@@ -85,7 +85,7 @@ def upgrades(reader: Reader) -> list[str]:
 
     They are no part of a trial's identity.
     """
-    before = reader.last_versions()
+    before = reader.identities.last_versions()
     changed = [
         f"{name} {before[name]} → {now}"
         for name, now in versions().items()
@@ -170,24 +170,24 @@ def _stored(reader: Reader) -> list[_Stored]:
     """The stored trainings, the latest first."""
     seeds: dict[tuple[tuple[str, str], ...], set[int]] = {}
     trained = set[tuple[tuple[str, str], ...]]()
-    for row in reader.trained_identities(MOST_STORED):
+    for row in reader.identities.trained(MOST_STORED):
         parts = _parts(
-            backbone=row["backbone"],
-            settings=row["settings"],
-            code=row["code"],
-            recipe=row["recipe"],
-            data=row["data"],
+            backbone=row.backbone,
+            settings=row.settings,
+            code=row.code,
+            recipe=row.recipe,
+            data=row.data,
             others={
-                "data.classes": row["classes"] or "",
-                "head": row["head"],
-                "pretrained": row["start"] or "",
-                "teacher": row["teacher"] or "",
-                "seeds.vary": ", ".join(row["vary"] or ()),
+                "data.classes": row.classes or "",
+                "head": row.head,
+                "pretrained": row.start or "",
+                "teacher": row.teacher or "",
+                "seeds.vary": ", ".join(row.vary or ()),
             },
         )
         key = tuple(sorted(parts.items()))
-        seeds.setdefault(key, set()).add(row["seed"])
-        if row["status"] != Status.FAILED:
+        seeds.setdefault(key, set()).add(row.seed)
+        if row.status != Status.FAILED:
             trained.add(key)
     return [
         _Stored(parts=dict(key), seeds=frozenset(of), failed=key not in trained)

@@ -1,301 +1,228 @@
-"""Reads a store. Nothing here can write, because the connection does not allow it."""
+"""An open store that can only be read: the connection does not allow to write."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import re
+from typing import Any, Self
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import event, inspect, select, text
 
-from ablate.records import (
-    WITH_RESULT,
-    CorrectImages,
-    Cost,
-    Epoch,
-    Known,
-    Level,
-    Plan,
-    Status,
-    StudyResults,
-    Trial,
-    base_name,
+from ablate.errors import (
+    AblateError,
+    DamagedStore,
+    StoreError,
+    did_you_mean,
 )
-from ablate.store.comparisons import without_split
-from ablate.store.correct_images import images_of
-from ablate.store.database import patient
-from ablate.store.lineages import Declaration, declare
-from ablate.store.results import COSTS, read_results
-from ablate.store.sql_tables import (
-    architectures,
-    cell_trials,
-    cells,
-    epoch_metrics,
-    epochs,
-    levels,
-    sources,
-    studies,
-    trial_metrics,
-    trials,
+from ablate.store.costs import CostReader
+from ablate.store.database import (
+    BUSY_SECONDS,
+    LostConnection,
+    kind_of,
+    open_reader,
+    sqlite_file,
 )
+from ablate.store.diagnostics import DiagnosticReader
+from ablate.store.identities import IdentityReader
+from ablate.store.queries import (
+    TooLong,
+    ask_postgresql,
+    ask_sqlite,
+    refuse_writing_role,
+    writing_role,
+)
+from ablate.store.sql_tables import stores
+from ablate.store.studies import StudyReader
 from ablate.store.trials import TrialReader
+from ablate.store.values import check_values
 
-CHUNK = 500
+# How SQLite and PostgreSQL report a missing name.
+MISSING = re.compile(
+    r"(no such )?(?P<kind>column|table|relation):? \"?(\w+\.)?(?P<name>\w+)\"?(?(1)|"
+    r" does not exist)"
+)
+# How SQLite and PostgreSQL reject a statement that is not a single query.
+REFUSED = re.compile(
+    r"not authorized|readonly|read-only|only execute one statement|multiple commands"
+    r"|must not contain data-modifying|syntax error at or near"
+    r" \"?(?!SELECT)[A-Z]+\"?\nLINE 1: DECLARE",
+    re.IGNORECASE,
+)
+
+# Errors that a wrong value in a store may cause.
+OF_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
-class Reader(TrialReader):
-    """Reads one store: its studies, what is known of trials, and single trials."""
+class Reader:
+    """A store that can only be read. Raises StoreError if it is missing or damaged.
 
-    def costs(self, revision: int) -> dict[str, Cost]:
-        """Returns costs by architecture hash, for one revision of the rules."""
-        query = select(
-            architectures.c.hash, *(architectures.c[name] for name in COSTS)
-        ).where(architectures.c.cost_revision == revision)
-        with self._engine.connect() as connection:
-            return {row[0]: Cost(*row[1:]) for row in connection.execute(query)}
+    Each noun has a reader of its own.
+    """
 
-    @patient
-    def identities(self) -> dict[str, str]:
-        """Returns the identity of users' files by the hash of their syntax."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(select(sources.c.syntax, sources.c.identity))
-            return {row[0]: row[1] for row in rows}
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._engine = open_reader(url)
+        event.listen(self._engine, "handle_error", _readable)
+        self.studies = StudyReader(self._engine)
+        self.trials = TrialReader(self._engine, self.studies)
+        self.diagnostics = DiagnosticReader(self._engine, self.studies)
+        self.costs = CostReader(self._engine)
+        self.identities = IdentityReader(self._engine)
 
-    @patient
-    def files_of_identity(self) -> dict[str, dict[str, str]]:
-        """Returns the hash of each file's syntax, by the identity of a user's part."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(select(sources.c.identity, sources.c.files))
-            return {row[0]: row[1] for row in rows}
+    def close(self) -> None:
+        self._engine.dispose()
 
-    def known(
-        self, hashes: Iterable[str], *, with_epochs: bool = True
-    ) -> dict[str, Known]:
-        """Returns state and epochs of those trials that the store has."""
-        return self._known(list(hashes), with_epochs=with_epochs)
+    def __enter__(self) -> Self:
+        return self
 
-    @patient
-    def _known(self, trial_hashes: list[str], *, with_epochs: bool) -> dict[str, Known]:
-        trials_known = dict[str, Known]()
-        with self._engine.connect() as connection:
-            for start in range(0, len(trial_hashes), CHUNK):
-                chunk = trial_hashes[start : start + CHUNK]
-                # States are read first, because a writer may be active: all epochs of a
-                # trial that is seen as completed are in the store.
-                states = connection.execute(
-                    select(trials.c.hash, trials.c.status, trials.c.ended_at).where(
-                        trials.c.hash.in_(chunk)
-                    )
-                ).all()
-                final = _final_metrics(connection, chunk)
-                curves: dict[str, list[Epoch]] = {}
-                if with_epochs:
-                    curves = _curves(connection, chunk)
-                for key, state, ended_at in states:
-                    trials_known[key] = Known(
-                        status=Status(state),
-                        epochs=tuple(curves.get(key, ())),
-                        final=final.get(key, {}),
-                        ended_at=ended_at,
-                    )
-        return trials_known
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: object
+    ) -> None:
+        try:
+            if isinstance(error, OF_DAMAGE) and not isinstance(error, AblateError):
+                self._explain(error)
+        finally:
+            self.close()
 
-    @patient
-    def beginnings(self, trial: Trial) -> tuple[str, ...]:
-        """Returns the same trial's shorter versions (fewer epochs), the longest first.
+    def _explain(self, error: BaseException) -> None:
+        """Looks for damage of the store that may have caused an error.
 
-        Empty if a longer training does not begin in the same way.
+        In a store without damage, the error is a bug of ours and goes on.
+
+        Raises:
+            DamagedStore: there is damage.
         """
-        if not trial.recipe.extends or trial.architecture.trainer:
-            return ()
-        query = (
-            select(trials.c.hash, trials.c.epochs)
-            .where(
-                trials.c.architecture_hash == trial.architecture.hash,
-                trials.c.seed == trial.seed,
-            )
-            .where(trials.c.epochs < trial.recipe.epochs, trials.c.epochs_done > 0)
-            .order_by(trials.c.epochs.desc())
-        )
-
         with self._engine.connect() as connection:
-            matches = connection.execute(query).all()
-        return tuple(
-            row.hash for row in matches if row.hash == _shorter(trial, row.epochs).hash
-        )
+            try:
+                check_values(connection)
+            except DamagedStore as damage:
+                raise damage from error
 
-    def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
-        """Returns the measured seconds per epoch and FLOP on these data.
+    def store_id(self) -> str:
+        """Returns the ID of the store; empty if nothing was trained yet.
 
-        It is the median over recent trials; None if there are none.
+        The ID is drawn when the store is made.
         """
-        query = (
-            select(
-                # FLOPs that were not counted are 0.
-                trials.c.seconds
-                / trials.c.epochs
-                / func.coalesce(func.nullif(architectures.c.flops, 0), 1),
-                trials.c.data,
-            )
-            .join(architectures, architectures.c.hash == trials.c.architecture_hash)
-            .where(trials.c.seconds.is_not(None))
-            .order_by(trials.c.ended_at.desc())
-            .limit(1000)
-        )
-        data_without_split = without_split(data)
         with self._engine.connect() as connection:
-            rates = sorted(
-                float(rate)
-                for rate, trained_on in connection.execute(query)
-                if without_split(trained_on) == data_without_split
-            )
-        if rates:
-            return rates[len(rates) // 2]
-        return None
+            return str(connection.execute(select(stores.c.id)).scalar() or "")
 
-    def declaration(self, plan: Plan) -> Declaration:
-        """Returns what becomes of a study that is declared now.
+    def query(
+        self,
+        statement: str,
+        *,
+        most: int | None = None,
+        seconds: float | None = None,
+        by_others: bool = False,
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Returns column names and rows of one read-only statement.
 
         Args:
-            plan: with all seeds that its cells may get.
+            most: the largest number of rows to return.
+            seconds: the time after which the statement is ended.
+            by_others: somebody else than the user wrote the statement: an agent, or a
+                visitor of the dashboard. The role that writes to a store in PostgreSQL
+                is then refused.
+
+        Raises:
+            StoreError: the statement is invalid, does not only read, or takes too long.
         """
-        with self._engine.connect() as connection:
-            return declare(connection, plan)
+        if self._engine.dialect.name not in ("sqlite", "postgresql"):
+            raise StoreError(
+                "queries are for SQLite and PostgreSQL, not for"
+                f" {self._engine.dialect.name}"
+            )
+        try:
+            return self._ask(statement, most, seconds, by_others=by_others)
+        except TooLong:
+            reason = (
+                f"it took longer than {seconds:g} s; ask for less, as with WHERE or"
+                " LIMIT"
+            )
+        except StoreError as error:
+            reason = self._reason(str(error), statement)
+        raise StoreError(f"the query failed: {reason}")
 
-    def names(self) -> dict[int, str]:
-        """Returns the names of all studies, by their numbers."""
-        with self._engine.connect() as connection:
-            rows = connection.execute(select(studies.c.id, studies.c.name)).all()
-        return {row.id: row.name for row in rows}
+    def _ask(
+        self,
+        statement: str,
+        most: int | None,
+        seconds: float | None,
+        *,
+        by_others: bool,
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        try:
+            statement.encode()
+        except UnicodeEncodeError:
+            raise StoreError("the statement is no valid text") from None
+        file = sqlite_file(self._url)
+        if file is not None:
+            return ask_sqlite(file, BUSY_SECONDS, statement, most, seconds)
+        if by_others:
+            refuse_writing_role(self._engine)
+        return ask_postgresql(self._engine, statement, most, seconds)
 
-    def generations(self, name: str) -> list[tuple[str, dict[str, Any]]]:
-        """Returns the names and spaces of all generations of a study, the first first."""
-        base = base_name(name)
-        query = select(studies.c.name, studies.c.space).order_by(studies.c.generation)
+    def writing_role(self) -> str:
+        """Returns the role of PostgreSQL if it may write to the store.
+
+        It is empty if the role can only read, or if the store is a SQLite file.
+        """
+        if self._engine.dialect.name != "postgresql":
+            return ""
+        return writing_role(self._engine)
+
+    def _reason(self, reason: str, statement: str) -> str:
+        """Returns why a database refused a statement, in words for a user."""
+        if REFUSED.search(reason):
+            return "a query can only read: one SELECT over the tables and views"
+        return f"{reason}{self._hint(reason, statement)}"
+
+    def _hint(self, reason: str, statement: str) -> str:
+        """Returns a hint for a statement with a missing name.
+
+        It is the nearest name, or all names that exist.
+        """
+        missing = MISSING.search(reason)
+        if not missing:
+            return ""
+        name = missing["name"]
         with self._engine.connect() as connection:
-            return [
-                (row.name, row.space or {})
-                for row in connection.execute(query)
-                if base_name(row.name) == base
+            inspector = inspect(connection)
+            tables = sorted(
+                {*inspector.get_table_names(), *inspector.get_view_names()}
+                - {"alembic_version"}
+            )
+            if missing["kind"] != "column":
+                return did_you_mean(name, tables) or f"; there are {', '.join(tables)}"
+            # Columns of the tables in the statement only: all of them would be a page.
+            named = [
+                table
+                for table in tables
+                if re.search(rf"\b{table}\b", statement, re.IGNORECASE)
             ]
-
-    def relatives(self, name: str) -> list[str]:
-        """Returns the names of the other studies that compare the same rows.
-
-        Generations of the study itself are left out.
-        """
-        base = base_name(name)
-        with self._engine.connect() as connection:
-            lineage = func.coalesce(studies.c.lineage, studies.c.id)
-            own_lineage = (
-                select(lineage).where(studies.c.name == name).scalar_subquery()
-            )
-            query = (
-                select(studies.c.name)
-                .where(lineage == own_lineage)
-                .order_by(studies.c.id)
-            )
-            names = connection.execute(query).scalars().all()
-        return [other for other in names if base_name(other) != base]
-
-    def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
-        """Returns which test images trials get right, by row and seed.
-
-        Raises UnknownName if there is no such study.
-        """
-        self.study(name)
-        with self._engine.connect() as connection:
-            return images_of(connection, name)
-
-    def results(self, name: str) -> StudyResults:
-        """Returns all cells of a study with their known results. Raises UnknownName."""
-        self.study(name)
-        with self._engine.connect() as connection:
-            study = (
-                connection.execute(select(studies).where(studies.c.name == name))
-                .mappings()
-                .one()
-            )
-            return read_results(connection, dict(study))
-
-    def proposed(
-        self, name: str, *, only_known: bool = False
-    ) -> list[dict[str, Level]]:
-        """Returns the levels of a study's cells in order; empty without such a study.
-
-        Controls are left out, as they are not proposals.
-
-        Args:
-            only_known: leave out cells without any trial that has a result.
-        """
-        query = (
-            select(cells.c.number, levels.c.factor, levels.c.level)
-            .join(levels, levels.c.cell_id == cells.c.id)
-            .join(
-                studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
-            )
-            .where(cells.c.role != "control")
-            .order_by(cells.c.number, levels.c.position)
+            every = {
+                table: select(text("*")).select_from(text(table)).limit(0)
+                for table in named
+            }
+            columns = {
+                table: list(connection.execute(rows).keys())
+                for table, rows in every.items()
+            }
+        every_column = {column for names in columns.values() for column in names}
+        # `a.trial` may be missing although another table has the column `trial`.
+        near = did_you_mean(name, sorted(every_column - {name}))
+        return near or "".join(
+            f"; {table} has {', '.join(names)}" for table, names in columns.items()
         )
-        if only_known:
-            ended = select(cell_trials.c.cell_id).join(
-                trials, trials.c.hash == cell_trials.c.trial_hash
-            )
-            query = query.where(
-                cells.c.id.in_(
-                    ended.where(trials.c.status.in_((*WITH_RESULT, Status.PRUNED)))
-                )
-            )
-        levels_by_cell: dict[int, dict[str, Level]] = {}
-        with self._engine.connect() as connection:
-            for number, factor, level in connection.execute(query):
-                levels_by_cell.setdefault(number, {})[factor] = level
-        return [levels_by_cell[number] for number in sorted(levels_by_cell)]
 
 
-def _final_metrics(
-    connection: Connection, chunk: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Returns the final metrics of completed trials by hash."""
-    rows = connection.execute(
-        select(trial_metrics).where(trial_metrics.c.trial_hash.in_(chunk))
-    )
-    final: dict[str, dict[str, float]] = {}
-    for row in rows:
-        final.setdefault(row.trial_hash, {})[row.name] = row.value
-    return final
-
-
-def _curves(connection: Connection, chunk: Sequence[str]) -> dict[str, list[Epoch]]:
-    """Returns the epochs of trials by hash, in their order."""
-    # Epochs are read first: a writer may add one in between, and each of those read
-    # must have its metrics.
-    rows = connection.execute(
-        select(epochs).where(epochs.c.trial_hash.in_(chunk)).order_by(epochs.c.number)
-    ).all()
-    measured: dict[tuple[str, int], dict[str, float]] = {}
-    for key, number, name, value in connection.execute(
-        select(
-            epoch_metrics.c.trial_hash,
-            epoch_metrics.c.epoch,
-            epoch_metrics.c.name,
-            epoch_metrics.c.value,
-        ).where(epoch_metrics.c.trial_hash.in_(chunk))
-    ):
-        measured.setdefault((key, number), {})[name] = value
-    curves: dict[str, list[Epoch]] = {}
-    for row in rows:
-        epoch = Epoch(
-            number=row.number,
-            metrics=measured.get((row.trial_hash, row.number), {}),
-            lr=row.lr,
-            seconds=row.seconds,
-            joules=row.joules,
-        )
-        curves.setdefault(row.trial_hash, []).append(epoch)
-    return curves
-
-
-def _shorter(trial: Trial, epochs: int) -> Trial:
-    """Returns the same trial with fewer epochs."""
-    return replace(trial, recipe=replace(trial.recipe, epochs=epochs))
+def _readable(context: Any) -> None:
+    """Turns an error of the database into a message for the user."""
+    error = context.original_exception
+    kind = LostConnection if context.is_disconnect else kind_of(error)
+    raise kind(f"the store cannot be read: {error}") from error

@@ -9,7 +9,7 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from ablate.records import (
     VARIED,
@@ -31,13 +31,25 @@ from ablate.store.sql_tables import (
     cells,
     levels,
     studies,
+    trial_metrics,
     trials,
 )
-from ablate.store.trials import final_metric
 
 COSTS = tuple(field.name for field in fields(Cost))
 # What a study always has.
 NEEDED = ("created_at", "generation", "level", "metric", "direction")
+
+
+def final_metric(name: str) -> ColumnElement[float | None]:
+    """Returns the final value of a metric as a column beside `trials`."""
+    return (
+        select(trial_metrics.c.value)
+        .where(
+            trial_metrics.c.trial_hash == trials.c.hash, trial_metrics.c.name == name
+        )
+        .scalar_subquery()
+        .label(name)
+    )
 
 
 class _Ended(NamedTuple):

@@ -55,7 +55,7 @@ class StoreSession:
             whether another driver has stored studies in it meanwhile.
         """
         self._open()
-        return bool(self.reader.studies())
+        return bool(self.reader.studies.all())
 
     @property
     def writer(self) -> Writer:

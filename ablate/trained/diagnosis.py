@@ -50,9 +50,9 @@ def diagnose(
 
     require(diagnostics.names)
     with Reader(options.url) as reader:
-        pairs = [reader.target(target) for target in targets]
+        pairs = [reader.studies.target(target) for target in targets]
         studies = tuple(dict.fromkeys(study for study, _ in pairs))
-        documents = {study: reader.study(study) for study in studies}
+        documents = {study: reader.studies.get(study) for study in studies}
         chosen: dict[str, tuple[Trained, Data]] = {}
         for study, key in pairs:
             declared = declared_space(documents[study])
@@ -61,7 +61,7 @@ def diagnose(
                     f"{study} is trained by trainer {declared.network.trainer}, whose networks"
                     " ablate does not know; diagnostics are not defined on them"
                 )
-            for trial in reader.trained(study):
+            for trial in reader.trials.trained(study):
                 if key in (None, trial.hash):
                     # Images are prepared as in training: published weights determine
                     # their normalisation and crop.

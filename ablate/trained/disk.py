@@ -79,7 +79,7 @@ def usage(options: Options) -> list[Place]:
     """
     with Reader(options.url) as reader:
         store = reader.store_id()
-        trials = reader.statuses()
+        trials = reader.trials.statuses()
     system, root = _files(options)
     sizes: dict[tuple[str, str], int] = {}
     for path, size in _found(system, root):

@@ -48,10 +48,10 @@ def log_stored(
         ExecutorError: a service cannot be used, or fails.
     """
     with Reader(options.url) as reader:
-        stored = reader.study(name)
-        hashes = [trial["trial"] for trial in reader.trials(name)]
-        known = reader.known(hashes)
-        measurements = reader.measurements(hashes)
+        stored = reader.studies.get(name)
+        hashes = [trial.trial for trial in reader.trials.of(name)]
+        known = reader.trials.known(hashes)
+        measurements = reader.diagnostics.measurements(hashes)
     ended = [key for key in dict.fromkeys(hashes) if known[key].status in RESOLVED]
     declared = validated_space(stored)
     planned = {trial.hash: trial for trial in cost_plan(declared, options.url).trials}

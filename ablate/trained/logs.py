@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Status
+from ablate.records.stored import TrialRow
 from ablate.scheduling.options import Options
 from ablate.store.reader import Reader
 
@@ -76,49 +76,49 @@ def logs_of(
             seed.
     """
     with Reader(options.url) as reader:
-        study, key = reader.target(word)
-        trials = reader.trials(study)
+        study, key = reader.studies.target(word)
+        trials = reader.trials.of(study)
         folder = options.logs_of(reader.store_id())
         chosen = [
             trial
             for trial in trials
-            if (key is None or trial["trial"] == key)
-            and (row is None or trial["row"] == row)
-            and (seed is None or trial["seed"] == seed)
+            if (key is None or trial.trial == key)
+            and (row is None or trial.row == row)
+            and (seed is None or trial.seed == seed)
         ]
         if not chosen:
             raise AblateError(_none_chosen(study, trials, row, seed))
         logs = dict[str, LogOfTrial]()
         for trial in chosen:
             # Rows that train the same share their trials.
-            if trial["trial"] not in logs:
-                logs[trial["trial"]] = _log_of(trial, folder, reader)
+            if trial.trial not in logs:
+                logs[trial.trial] = _log_of(trial, folder, reader)
         return list(logs.values())
 
 
-def _log_of(trial: dict[str, Any], folder: Path, reader: Reader) -> LogOfTrial:
-    path = folder / f"{trial['trial']}.txt"
+def _log_of(trial: TrialRow, folder: Path, reader: Reader) -> LogOfTrial:
+    path = folder / f"{trial.trial}.txt"
     host = ""
-    if trial["attempts"] and not path.is_file():
-        host = reader.attempts(trial["trial"])[-1]["host"]
+    if trial.attempts and not path.is_file():
+        host = reader.trials.attempts(trial.trial)[-1].host
     return LogOfTrial(
-        trial=trial["trial"],
-        row=trial["row"],
-        seed=trial["seed"],
-        status=Status(trial["status"]),
+        trial=trial.trial,
+        row=trial.row,
+        seed=trial.seed,
+        status=Status(trial.status),
         path=path,
         host=host,
     )
 
 
 def _none_chosen(
-    study: str, trials: Sequence[dict[str, Any]], row: int | None, seed: int | None
+    study: str, trials: Sequence[TrialRow], row: int | None, seed: int | None
 ) -> str:
-    rows = {trial["row"] for trial in trials}
+    rows = {trial.row for trial in trials}
     if row is not None and row not in rows:
         listed = ", ".join(map(str, sorted(rows)))
         return f"--row {row}: {study} has trials in the rows {listed}"
-    seeds = sorted({trial["seed"] for trial in trials if row in (None, trial["row"])})
+    seeds = sorted({trial.seed for trial in trials if row in (None, trial.row)})
     where = study if row is None else f"row {row} of {study}"
     return f"--seed {seed}: {where} has the seeds {', '.join(map(str, seeds))}"
 
@@ -177,7 +177,7 @@ def follow(
 def _running(logs: Sequence[LogOfTrial], options: Options) -> bool:
     """Whether a trial has not ended."""
     with Reader(options.url) as reader:
-        known = reader.known((log.trial for log in logs), with_epochs=False)
+        known = reader.trials.known((log.trial for log in logs), with_epochs=False)
     return any(trial.status not in RESOLVED for trial in known.values())
 
 

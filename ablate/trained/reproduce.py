@@ -102,20 +102,20 @@ def reproduce(
             fails.
     """
     with Reader(options.url) as reader:
-        study, key = reader.target(text)
+        study, key = reader.studies.target(text)
         if key is None:
             raise AblateError(
                 f"'{text}' is a study; name one of its trials, as"
                 f" `{advice.command('status', text)}` lists them"
             )
-        stored = reader.study(study)
-        stored_trial = reader.known([key])[key]
-        results = reader.results(study)
+        stored = reader.studies.get(study)
+        stored_trial = reader.trials.known([key])[key]
+        results = reader.studies.results(study)
         before = next(
             (
                 attempt
-                for attempt in reader.circumstances(study)
-                if attempt["trial"] == key
+                for attempt in reader.trials.circumstances(study)
+                if attempt.trial == key
             ),
             None,
         )
@@ -176,11 +176,11 @@ def reproduce(
         stored=stored_trial.final[metric],
         found=final[metric],
         noise=_noise(results),
-        device=before["device"],
+        device=before.device,
         changed={
-            name: (str(before[name]), str(now[name]))
+            name: (str(getattr(before, name)), str(now[name]))
             for name in CIRCUMSTANCES
-            if str(before[name]) != str(now[name])
+            if str(getattr(before, name)) != str(now[name])
         },
     )
 

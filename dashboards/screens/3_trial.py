@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import inside
@@ -15,6 +16,7 @@ from links import keep, link, state
 from stored import RUNS, URL, WHERE, results, stamp, studies
 
 from ablate.records import Known, Metric, Space, Status, level_text
+from ablate.records.stored import Attempt, Circumstances, StoredTrial
 from ablate.report.charts import Chart, Series
 from ablate.report.layer_means import Line
 from ablate.report.numbers import fixed
@@ -36,30 +38,30 @@ MOST_STUDIES = 20
 def read(
     key: str, stamp: str
 ) -> tuple[
-    dict[str, Any],
+    StoredTrial,
     Known,
-    list[dict[str, Any]],
-    list[dict[str, Any]],
-    list[dict[str, Any]],
+    list[Attempt],
+    list[Circumstances],
+    dict[str, dict[int, Any]],
 ]:
     with Reader(URL) as reader:
-        trial = reader.trial(key)
-        known = reader.known([trial["hash"]])[trial["hash"]]
+        trial = reader.trials.get(key)
+        known = reader.trials.known([trial.hash])[trial.hash]
         circumstances = [
             attempt
-            for attempt in reader.circumstances(trial["study"])
-            if attempt["trial"] == trial["hash"]
+            for attempt in reader.trials.circumstances(trial.study)
+            if attempt.trial == trial.hash
         ]
-        layers = reader.layers_of(trial["hash"])
-        return trial, known, reader.attempts(trial["hash"]), circumstances, layers
+        layers = reader.diagnostics.of_trial(trial.hash)
+        return trial, known, reader.trials.attempts(trial.hash), circumstances, layers
 
 
-def show_difference(trial: Mapping[str, Any]) -> None:
+def show_difference(trial: StoredTrial) -> None:
     """The levels of the trial's row beside those of row 0."""
-    stored, _ = results(trial["study"])
+    stored, _ = results(trial.study)
     by_index = {cell.index: cell for cell in stored.cells}
-    shown = shown_levels(by_index[trial["row"]])
-    if trial["row"] == 0:
+    shown = shown_levels(by_index[trial.row])
+    if trial.row == 0:
         st.subheader("Levels (row 0)")
         levels = [(name, level_text(level)) for name, level in shown.items()]
         st.dataframe(pd.DataFrame(levels, columns=["factor", "level"]), hide_index=True)
@@ -112,20 +114,14 @@ def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
         column.plotly_chart(draw(chart), key=chart.y)
 
 
-def show_layers(layers: list[dict[str, Any]]) -> None:
-    by_name: dict[str, dict[int, Any]] = {}
-    for row in layers:
-        if row["value"] is None:
-            by_name.setdefault(row["name"], {})[row["layer"]] = row["numbers"]
-        else:
-            by_name.setdefault(row["name"], {})[row["layer"]] = row["value"]
+def show_layers(by_name: Mapping[str, Mapping[int, Any]]) -> None:
     if by_name:
         st.subheader("Diagnostics by layer")
         name = inside.choose(sorted(by_name))
         inside.show(name, [Line(cell=0, label="", seeds=1, layers=by_name[name])])
 
 
-def show_attempts(attempts: list[dict[str, Any]]) -> None:
+def show_attempts(attempts: list[Attempt]) -> None:
     st.subheader("Attempts")
     columns = [
         "number",
@@ -139,18 +135,18 @@ def show_attempts(attempts: list[dict[str, Any]]) -> None:
         "ended_at",
         "weights",
     ]
-    shown = pd.DataFrame(attempts, columns=columns)
+    shown = pd.DataFrame(map(asdict, attempts), columns=columns)
     st.dataframe(
         shown.rename(columns={"weights": "initial weights"}),
         hide_index=True,
         width="stretch",
     )
     for attempt in attempts:
-        if attempt["error"].strip():
-            words.paragraph(f"Attempt {attempt['number']} ended with:")
+        if attempt.error.strip():
+            words.paragraph(f"Attempt {attempt.number} ended with:")
             st.code(
                 escape.terminal(
-                    "\n".join(attempt["error"].strip().splitlines()[-LOG_LINES:])
+                    "\n".join(attempt.error.strip().splitlines()[-LOG_LINES:])
                 ),
                 language=None,
             )
@@ -169,11 +165,11 @@ def show_output(key: str) -> None:
     )
 
 
-def show_command(trial: dict[str, Any], known: Known, declared: Space) -> None:
+def show_command(trial: StoredTrial, known: Known, declared: Space) -> None:
     """The command that trains the trial, if there is one."""
     if known.status == Status.COMPLETED:
         st.subheader("Reproduce this trial")
-        command = f"ablate reproduce {escape.shell(trial['hash'])}"
+        command = f"ablate reproduce {escape.shell(trial.hash)}"
     elif Policy.of(declared).is_result(known):
         # No run trains a diverged trial again.
         return
@@ -182,33 +178,33 @@ def show_command(trial: dict[str, Any], known: Known, declared: Space) -> None:
         words.note(
             "The command trains all trials that have no result, among them this one."
         )
-        command = f"ablate resume {escape.shell(trial['study'])}"
+        command = f"ablate resume {escape.shell(trial.study)}"
     st.code(f"{command}{with_parts(declared)}{WHERE}", language="bash")
 
 
 def body(key: str) -> None:
     trial, known, attempts, circumstances, layers = read(key, stamp())
-    words.title(f"Trial {trial['hash'][:8]}")
+    words.title(f"Trial {trial.hash[:8]}")
     with st.container(horizontal=True, vertical_alignment="center"):
         link(
-            f"{trial['study']}, row {trial['row']}",
+            f"{trial.study}, row {trial.row}",
             "study",
             icon=":material/analytics:",
-            study=trial["study"],
+            study=trial.study,
         )
-        notes.edited(trial["study"], trial["hash"])
-    notes.written(trial["study"], trial["hash"])
+        notes.edited(trial.study, trial.hash)
+    notes.written(trial.study, trial.hash)
     columns = st.columns(5)
     columns[0].metric("status", str(known.status))
-    columns[1].metric("seed", int(trial["seed"]))
-    stored, declared = results(trial["study"])
+    columns[1].metric("seed", int(trial.seed))
+    stored, declared = results(trial.study)
     value = known.final.get(stored.metric.name)
     shown = "–" if value is None else fixed(value, stored.metric.digits)
     columns[2].metric(words.label(stored.metric.title), shown)
-    columns[3].metric("epochs", f"{int(trial['epochs_done'])} / {int(trial['epochs'])}")
+    columns[3].metric("epochs", f"{int(trial.epochs_done)} / {int(trial.epochs)}")
     columns[4].metric(
         "training time",
-        "–" if trial["seconds"] is None else f"{trial['seconds']:.0f} s",
+        "–" if trial.seconds is None else f"{trial.seconds:.0f} s",
     )
     show_difference(trial)
     if known.epochs:
@@ -217,24 +213,26 @@ def body(key: str) -> None:
     show_command(trial, known, declared)
     if attempts:
         show_attempts(attempts)
-    show_output(trial["hash"])
+    show_output(trial.hash)
     for attempt in circumstances:
         st.subheader("Hardware and versions")
         st.dataframe(
-            pd.DataFrame([{"what": k, "value": str(v)} for k, v in attempt.items()]),
+            pd.DataFrame(
+                [{"what": k, "value": str(v)} for k, v in asdict(attempt).items()]
+            ),
             hide_index=True,
             width="stretch",
         )
     with st.expander("Network, recipe and data"):
         st.json(
             {
-                name: trial[name]
+                name: getattr(trial, name)
                 for name in ("backbone", "image_size", "settings", "recipe", "data")
             }
         )
     keep(
         {
-            "trial": trial["hash"],
+            "trial": trial.hash,
             "diagnostic": str(st.session_state.get("diagnostic") or ""),
         }
     )
@@ -256,7 +254,10 @@ def page() -> None:
             )
         return
     with Reader(URL) as reader:
-        running = reader.trial(requested)["status"] in (Status.RUNNING, Status.PLANNED)
+        running = reader.trials.get(requested).status in (
+            Status.RUNNING,
+            Status.PLANNED,
+        )
     live(body, 2 if running else None)(requested)
 
 

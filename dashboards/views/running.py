@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
 
 import streamlit as st
 import words
@@ -12,6 +11,7 @@ from stored import RUNS, URL, WHERE, attempts_of, curves, trials
 
 from ablate.machine.usage import process_usage, usage
 from ablate.records import Status
+from ablate.records.stored import TrialRow
 from ablate.report.charts import Chart, Series
 from ablate.report.numbers import fixed
 from ablate.report.units import size_text
@@ -30,10 +30,10 @@ LEFT = (Status.PLANNED, Status.FAILED)
 def show(study: Shown) -> None:
     """Draws the view."""
     machine()
-    listed = [trial for trial in trials(study.name) if trial["row"] in study.rows]
-    running = [trial for trial in listed if trial["status"] == Status.RUNNING]
+    listed = [trial for trial in trials(study.name) if trial.row in study.rows]
+    running = [trial for trial in listed if trial.status == Status.RUNNING]
     if not running:
-        is_left = any(trial["status"] in LEFT for trial in listed)
+        is_left = any(trial.status in LEFT for trial in listed)
         resume = f"{advice.command('resume', study.name)}{WHERE}"
         words.notice(
             "No trial of this study trains now.", command=resume if is_left else ""
@@ -62,18 +62,18 @@ def machine() -> None:
     words.paragraph(" · ".join(parts))
 
 
-def draw_curves(study: Shown, running: list[dict[str, Any]], metric: str) -> None:
+def draw_curves(study: Shown, running: list[TrialRow], metric: str) -> None:
     """One line per trial."""
-    by_row = curves(study.name, sorted({trial["row"] for trial in running}))
+    by_row = curves(study.name, sorted({trial.row for trial in running}))
     title = next(m.title for m in study.results.metrics if m.name == metric)
     series = []
     for trial in running:
-        epochs = by_row.get(trial["row"], {}).get(trial["seed"], ())
+        epochs = by_row.get(trial.row, {}).get(trial.seed, ())
         measured = [epoch for epoch in epochs if metric in epoch.metrics]
         if measured:
             series.append(
                 Series(
-                    f"row {trial['row']}, seed {trial['seed']}",
+                    f"row {trial.row}, seed {trial.seed}",
                     [epoch.number for epoch in measured],
                     [epoch.metrics[metric] for epoch in measured],
                     joined=True,
@@ -85,37 +85,37 @@ def draw_curves(study: Shown, running: list[dict[str, Any]], metric: str) -> Non
     show_chart(Chart(title="", x="epoch", y=title, series=series, form="lines"))
 
 
-def describe(study: Shown, trial: dict[str, Any], metric: str) -> None:
+def describe(study: Shown, trial: TrialRow, metric: str) -> None:
     """One trial: how far it is, its process, and the end of its output."""
     with st.container(border=True):
         link(
-            f"row {trial['row']}, seed {trial['seed']}, trial {trial['trial'][:8]}",
+            f"row {trial.row}, seed {trial.seed}, trial {trial.trial[:8]}",
             "trial",
-            trial=trial["trial"],
+            trial=trial.trial,
         )
         words.caption(" · ".join(facts(study, trial, metric)))
-        (log,) = logs_of(trial["trial"], Options(RUNS, URL))
+        (log,) = logs_of(trial.trial, Options(RUNS, URL))
         if log.path.is_file():
             lines = log.last_lines(OUTPUT_LINES)
             st.code(escape.terminal("\n".join(lines)) or " ", language=None)
 
 
-def facts(study: Shown, trial: dict[str, Any], metric: str) -> list[str]:
+def facts(study: Shown, trial: TrialRow, metric: str) -> list[str]:
     """How far a trial is, and what its process uses."""
-    parts = [f"epoch {trial['epochs_done']} of {trial['epochs']}"]
-    epochs = curves(study.name, [trial["row"]]).get(trial["row"], {})
-    last = list(epochs.get(trial["seed"], ()))[-1:]
+    parts = [f"epoch {trial.epochs_done} of {trial.epochs}"]
+    epochs = curves(study.name, [trial.row]).get(trial.row, {})
+    last = list(epochs.get(trial.seed, ()))[-1:]
     declared = next(m for m in study.results.metrics if m.name == metric)
     if last and metric in last[0].metrics:
         value = fixed(last[0].metrics[metric], declared.digits)
         parts.append(f"{declared.title} {value}")
-    attempts = attempts_of(trial["trial"])
+    attempts = attempts_of(trial.trial)
     if not attempts:
         return parts
     attempt = attempts[-1]
-    parts.append(f"{attempt['device'] or 'cpu'} of {attempt['host']}")
-    if attempt["host"] == socket.gethostname():
-        used = process_usage(attempt["pid"])
+    parts.append(f"{attempt.device or 'cpu'} of {attempt.host}")
+    if attempt.host == socket.gethostname():
+        used = process_usage(attempt.pid)
         if used is None:
             parts.append("its process has ended, so the next run continues it")
         else:

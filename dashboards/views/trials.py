@@ -54,17 +54,17 @@ def show_links(study: Shown, rows: Collection[int]) -> None:
     """Trials of a few rows as links, with their state and metric."""
     metric = study.results.metric
     for trial in trials(study.name):
-        if trial["row"] not in rows:
+        if trial.row not in rows:
             continue
-        value = trial[metric.name]
+        value = trial.metrics[metric.name]
         shown = ""
         if value is not None:
             shown = f", {metric.title} {fixed(value, metric.digits)}"
         label = (
-            f"row {trial['row']}, seed {trial['seed']}: {trial['status']}{shown}"
-            f" ({trial['trial'][:8]})"
+            f"row {trial.row}, seed {trial.seed}: {trial.status}{shown}"
+            f" ({trial.trial[:8]})"
         )
-        link(label, "trial", icon=":material/model_training:", trial=trial["trial"])
+        link(label, "trial", icon=":material/model_training:", trial=trial.trial)
 
 
 def _columns(study: Shown, frame: pd.DataFrame) -> list[str]:

@@ -259,9 +259,9 @@ def test_a_failed_trial_shows_the_end_of_its_log(
 ) -> None:
     with Reader(finished.url) as reader:
         key = next(
-            trial["trial"]
-            for trial in reader.trials("shortcuts")
-            if trial["status"] == "failed"
+            trial.trial
+            for trial in reader.trials.of("shortcuts")
+            if trial.status == "failed"
         )
     page.goto(f"{address}/trial?trial={key[:8]}")
     expect(page.get_by_text("says the last line")).to_be_visible()
@@ -351,7 +351,7 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
     run_text(TINY)
     matrix = ((1.0, 0.2), (0.2, 1.0))
     with Reader(options.url) as reader:
-        trials = [row["trial"] for row in reader.trials("tiny") if row["row"] < 2]
+        trials = [row.trial for row in reader.trials.of("tiny") if row.row < 2]
     with closing(sqlite3.connect(options.url)) as connection, connection:
         for trial, layer in itertools.product(trials, range(3)):
             for name, value, numbers in (
@@ -500,7 +500,7 @@ def test_a_metric_over_the_levels_of_a_factor(reader: Page, address: str) -> Non
 
 def test_what_a_trial_printed(reader: Page, address: str, finished: Options) -> None:
     with Reader(finished.url) as store:
-        key = store.trials("shortcuts")[0]["trial"]
+        key = store.trials.of("shortcuts")[0].trial
         folder = finished.logs_of(store.store_id())
     folder.mkdir(parents=True, exist_ok=True)
     lines = [f"line {number} <b>\x1b[31mred" for number in range(100)]
@@ -574,7 +574,7 @@ def test_tags_and_notes_leave_the_results_as_they_are(
     reader.goto(f"{address}/?filter=PAPER")
     expect(reader.get_by_text("see *Monday's* run", exact=True)).to_be_visible()
     with Reader(finished.url) as store:
-        key = store.trials("shortcuts")[0]["trial"]
+        key = store.trials.of("shortcuts")[0].trial
     reader.goto(f"{address}/trial?trial={key}")
     button = reader.get_by_role("button", name="Your notes")
     opened(reader, button.click, reader.get_by_label("Tags"))

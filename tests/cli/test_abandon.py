@@ -23,9 +23,9 @@ def failing(trial: Trial, number: int) -> Epoch:
 def statuses(desk: Desk) -> list[str]:
     with Reader(desk.options.url) as reader:
         return [
-            str(trial["status"])
-            for trial in reader.trials("parts")
-            if trial["row"] == HELPS
+            str(trial.status)
+            for trial in reader.trials.of("parts")
+            if trial.row == HELPS
         ]
 
 
@@ -52,7 +52,7 @@ def test_an_abandoned_trial_is_not_tried_again(options: Options, say: Say) -> No
         study.effects_table().notes
     )
     with Reader(options.url) as reader:
-        assert not reader.study("parts").unfinished
+        assert not reader.studies.get("parts").unfinished
     code, _, error = say("abandon", "parts", "--undo", *place)
     assert "The next run of parts tries 1 trial again" in error
     assert by_row(desk.run(TEXT))[HELPS].verdict is Verdict.HELPS

@@ -27,7 +27,7 @@ def fails(trial: Trial, number: int) -> Epoch:
 
 def names(options: Options) -> list[str]:
     with Reader(options.url) as reader:
-        return [study.name for study in reader.studies()]
+        return [study.name for study in reader.studies.all()]
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_renamed_study_keeps_results_generations_and_notes(
     assert after.declared().name == "shown/first"
     assert say("study", "note", "shown/first", *place)[1] == "mine\n"
     with Reader(desk.options.url) as reader:
-        view = reader.study("shown/first").results_view
+        view = reader.studies.get("shown/first").results_view
         assert len(reader.query(f'SELECT * FROM "{view}"')[1]) == len(before)
     trained: list[str] = []
     resumed(desk.options, "shown/first", trained)
@@ -253,7 +253,7 @@ def test_a_study_that_a_later_one_counts_stays(desk: Desk) -> None:
     desk.run(TEXT, "first", curve=fails)
     desk.run(TEXT.replace("seeds: 4", "seeds: 5"), "second", curve=fails)
     with Reader(desk.options.url) as reader:
-        counts = reader.relatives("second") == ["first"]
+        counts = reader.studies.relatives("second") == ["first"]
     assert counts
     with Writer(desk.options.url) as writer:
         with pytest.raises(AblateError, match="second compares the same rows"):

@@ -159,12 +159,12 @@ def test_a_scheduler_does_not_stop_a_confirmation(
     text = SEARCH + "scheduler: {name: asha, grace_epochs: 1, reduction: 2}\n"
     assert not run_text(text).interrupted
     with Reader(options.url) as reader:
-        trials = reader.trials("tiny")
-    fresh = [trial["status"] for trial in trials if trial["seed"] in FRESH]
+        trials = reader.trials.of("tiny")
+    fresh = [trial.status for trial in trials if trial.seed in FRESH]
     # Row 0, and the cells with completed seeds.
     assert len(fresh) in (8, 12)
     assert set(fresh) == {Status.COMPLETED}
-    assert Status.PRUNED in {trial["status"] for trial in trials}
+    assert Status.PRUNED in {trial.status for trial in trials}
 
 
 @pytest.mark.slow

@@ -87,7 +87,7 @@ def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> N
 @pytest.mark.usefixtures("looked")
 def test_one_trial_by_the_beginning_of_its_hash(options: Options) -> None:
     with Reader(options.url) as reader:
-        key = str(reader.trials("tiny")[0]["trial"])
+        key = str(reader.trials.of("tiny")[0].trial)
     assert (
         diagnosis.diagnose((key[:8],), Diagnostics(("diversity",), 5), options).trials
         == 1

@@ -40,5 +40,5 @@ def test_a_trial_that_exits_has_failed_and_the_others_go_on(
     assert outcome.failed == (place != "diagnose")
     assert not outcome.interrupted
     with Reader(options.url) as reader:
-        errors = [trial["error"] for trial in reader.trials("tiny") if trial["error"]]
+        errors = [trial.error for trial in reader.trials.of("tiny") if trial.error]
     assert errors == ["SystemExit: the loader of my data gave up"]

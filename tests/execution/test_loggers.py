@@ -423,9 +423,9 @@ def test_a_study_may_have_more_trials_than_a_statement_has_places(
     (tmp_path / "logged.yaml").write_text(LOGGED)
     assert say("run", "logged.yaml", "--executor", "inline")[0] == 0
     with Reader("runs/ablate.db") as reader:
-        hashes = [trial["trial"] for trial in reader.trials("logged")]
+        hashes = [trial.trial for trial in reader.trials.of("logged")]
         more = [f"{number:020}" for number in range(300_000)]
-        assert set(reader.measurements([*more, *hashes])) == set(hashes)
+        assert set(reader.diagnostics.measurements([*more, *hashes])) == set(hashes)
 
 
 def test_what_cannot_be_logged(say: Say) -> None:

@@ -143,9 +143,11 @@ def test_interruption_is_reported_and_resumed(
     assert outcome.interrupted
     assert 0 < outcome.unfinished < 8
     with Reader(options.url) as reader:
-        assert reader.study("tiny").unfinished == outcome.unfinished
+        assert reader.studies.get("tiny").unfinished == outcome.unfinished
         assert "interrupted" in {
-            row["status"] for trial in events for row in reader.attempts(trial.trial)
+            row.status
+            for trial in events
+            for row in reader.trials.attempts(trial.trial)
         }
     finished = pipeline.resume(None, options, executor=SimulatedExecutor())
     assert finished.unfinished == 0

@@ -111,7 +111,7 @@ def test_a_trial_that_another_process_still_trains_is_waited_for(
     release.join()
     assert (outcome.trained, outcome.failed, outcome.unfinished) == (4, 0, 0)
     with Reader(options.url) as reader:
-        ends = [attempt["status"] for attempt in reader.attempts(held)]
+        ends = [attempt.status for attempt in reader.trials.attempts(held)]
     assert ends[-1] == "completed"
     assert set(ends[:-1]) <= {"interrupted"}
     assert len(ends) > 1

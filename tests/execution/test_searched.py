@@ -135,9 +135,9 @@ def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
     grid = levels(options)
     with Reader(options.url) as reader:
         known = [
-            trial["row"]
-            for trial in reader.trials("tiny")
-            if trial["status"] == "completed"
+            trial.row
+            for trial in reader.trials.of("tiny")
+            if trial.status == "completed"
         ]
     outcome = run_text(SEARCH)
     assert not outcome.interrupted

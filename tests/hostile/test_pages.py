@@ -267,7 +267,7 @@ def renamed(
             (DIAGNOSTIC,),
         )
     with Reader(options.url) as reader:
-        trials = [row["trial"] for row in reader.trials(NAME)]
+        trials = [row.trial for row in reader.trials.of(NAME)]
     notes = Notes(notes_file(options.url, options.runs))
     for trial in (STUDY, *trials):
         notes.put(NAME, trial, NOTE)
@@ -290,7 +290,7 @@ def test_names_of_metrics_and_notes(hostile: Hostile, page: Page, renamed: str) 
     page.goto(f"{study}&view=trials&columns=trial,@tags,@note")
     settled(page)
     with Reader(hostile.options.url) as reader:
-        trial = reader.trials(NAME)[0]["trial"]
+        trial = reader.trials.of(NAME)[0].trial
     page.goto(f"{renamed}/trial?trial={trial}")
     page.get_by_text("end of written").first.wait_for()
     settled(page)
@@ -338,7 +338,7 @@ def test_every_view_of_the_study(page: Page, address: str) -> None:
 def test_a_trial(hostile: Hostile, page: Page, address: str) -> None:
     with Reader(hostile.options.url) as reader:
         failed = next(
-            row["trial"] for row in reader.trials(NAME) if row["status"] == "failed"
+            row.trial for row in reader.trials.of(NAME) if row.status == "failed"
         )
     page.goto(f"{address}/trial?trial={failed}")
     page.get_by_text("Continue the study").wait_for()

@@ -119,7 +119,7 @@ recipe: {epochs: 1, batch_size: 50}
 """
     run(text + block("yaml", "diagnostics:"))
     with Reader(study.store) as reader:
-        assert reader.diagnostics("own") == ["mean_norm"]
+        assert reader.diagnostics.names("own") == ["mean_norm"]
 
 
 @pytest.mark.slow

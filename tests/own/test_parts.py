@@ -128,7 +128,7 @@ def test_all_parts_in_one_study(use: Use, run: Run, study: Study) -> None:
     assert frame["worst_class"].notna().all()
     assert frame["top1"].notna().all(), "the built-in metrics are measured too"
     with Reader(study.store) as reader:
-        assert reader.diagnostics("own") == ["mean_norm"]
+        assert reader.diagnostics.names("own") == ["mean_norm"]
         _, codes = reader.query("SELECT DISTINCT code FROM trials")
     assert len(codes) == 1
     assert "loss margin" in str(codes)
@@ -388,7 +388,7 @@ def test_a_killed_study_on_ray_resumes_with_its_parts(tmp_path: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout == plain.stdout
     with Reader(str(store)) as reader:
-        statuses = reader.study("own").by_status
+        statuses = reader.studies.get("own").by_status
     assert statuses == {Status.COMPLETED: 4}
 
 

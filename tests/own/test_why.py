@@ -192,7 +192,7 @@ def test_trials_of_before_keep_their_hashes(
     assert run(SPACE).trained == 0
     assert registry._parts["trainer", "mine"].identity == source.hash
     with Reader(options.url) as reader:
-        assert list(reader.identities().values()) == [source.hash]
+        assert list(reader.identities.of_files().values()) == [source.hash]
     # In another store, the present text is the first one.
     other = tmp_path / "other.db"
     assert why(SPACE, Options(tmp_path / "other", str(other)))[0].startswith(

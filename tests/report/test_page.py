@@ -325,9 +325,9 @@ def test_a_report_tells_a_commit_and_a_platform_in_short(
 ) -> None:
     write_report(study, tmp_path / "tiny.html")
     text = (tmp_path / "tiny.html").read_text()
-    (one, *_) = Reader(study.store).circumstances("tiny")
-    assert len(one["commit"]) > 10
-    assert f"<td>{one['commit'][:10]}</td>" in text
+    (one, *_) = Reader(study.store).trials.circumstances("tiny")
+    assert len(one.commit) > 10
+    assert f"<td>{one.commit[:10]}</td>" in text
     assert "-with-glibc" not in text
 
 
@@ -362,12 +362,6 @@ def test_epochs_of_a_shorter_trial_are_not_spent_again(
         connection.execute("UPDATE epochs SET joules = 100")
         connection.execute("UPDATE attempts SET first_epoch = 2 WHERE id = 1")
     with Reader(options.url) as reader:
-        (spent,) = reader.spent("tiny")
-    assert {
-        name: spent[name] for name in ("trials", "epochs", "seconds", "joules")
-    } == {
-        "trials": 12,
-        "epochs": 34,
-        "seconds": 34,
-        "joules": 3400,
-    }
+        (spent,) = reader.costs.by_device("tiny")
+    assert (spent.trials, spent.epochs, spent.seconds) == (12, 34, 34)
+    assert spent.joules == 3400

@@ -14,26 +14,9 @@ import pytest
 from ablate import space
 from ablate.cli import main
 from ablate.errors import AblateError, SpaceError
-
-GOOD = """question: Does it help?
-backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2}
-factors:
-  shortcuts.count: [0, 1]
-  layout: [serial, parallel]
-seeds: 2
-data: digits
-recipe: {epochs: 2, warmup_epochs: 0}
-"""
-
-
-def changed(old: str, new: str) -> str:
-    assert old in GOOD
-    return GOOD.replace(old, new)
-
-
-def added(line: str) -> str:
-    return GOOD + line + "\n"
-
+from tests.attack import cases_data, cases_documents, cases_keys, cases_levels
+from tests.attack.case import SPACE
+from tests.attack.cases_documents import GOOD, added, changed
 
 # name: (document, line of the mistake, what the message says)
 MALFORMED: dict[str, tuple[str, int, str]] = {
@@ -583,8 +566,16 @@ def test_the_good_document_is_good() -> None:
     assert space.load(GOOD, "good.yaml").seeds.numbers == (0, 1)
 
 
-def test_there_are_forty() -> None:
-    assert len(MALFORMED) >= 40
+def test_no_other_table_has_the_same_documents() -> None:
+    documents = {document for document, _, _ in MALFORMED.values()}
+    assert len(documents) == len(MALFORMED) >= 100
+    again = [
+        case.name
+        for module in (cases_documents, cases_keys, cases_levels, cases_data)
+        for case in module.CASES
+        if case.files.get(SPACE) in documents
+    ]
+    assert again == []
 
 
 @pytest.mark.slow

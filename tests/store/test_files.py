@@ -64,7 +64,7 @@ def test_the_file_alone_has_the_results_of_a_killed_run(
     copy.parent.mkdir()
     shutil.copy(store, copy)
     with Reader(str(copy)) as reader:
-        states = reader.study("tiny").by_status
+        states = reader.studies.get("tiny").by_status
     assert states["completed"] == 3
 
 
@@ -194,5 +194,5 @@ def test_a_store_that_was_reached_before_is_waited_for_when_it_is_opened() -> No
         thread.start()
         while thread.is_alive():
             with Reader(url) as reader:
-                assert reader.studies() == []
+                assert reader.studies.all() == []
         thread.join()

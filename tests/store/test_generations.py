@@ -57,7 +57,7 @@ def desk(options: Options) -> Desk:
 
 def stored(desk: Desk) -> list[str]:
     with Reader(desk.options.url) as reader:
-        return [study.name for study in reader.studies()]
+        return [study.name for study in reader.studies.all()]
 
 
 def preview(desk: Desk, text: str, name: str = "parts") -> Preview:
@@ -724,9 +724,12 @@ def test_an_unknown_generation_is_named(desk: Desk) -> None:
     desk.run(with_seeds("6"), "a@b")
     with Reader(desk.options.url) as reader:
         # No study has the sign in a name of its own.
-        assert [name for name, _ in reader.generations("a-b")] == ["a-b@1", "a-b"]
+        assert [name for name, _ in reader.studies.generations("a-b")] == [
+            "a-b@1",
+            "a-b",
+        ]
         with pytest.raises(UnknownName, match="newest generation is a-b, .* a-b@1"):
-            reader.study("a-b@2")
+            reader.studies.get("a-b@2")
 
 
 def test_primary_after_results_has_no_effect(desk: Desk) -> None:

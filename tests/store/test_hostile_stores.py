@@ -380,7 +380,7 @@ def test_a_bug_of_ours_in_a_good_store_stays_an_error(tmp_path: Path) -> None:
         pytest.raises(KeyError, match="a bug"),
         Reader(str(tmp_path / "good.db")) as reader,
     ):
-        raise KeyError("a bug", reader.studies()[0].name)
+        raise KeyError("a bug", reader.studies.all()[0].name)
     changed("UPDATE attempts SET pid = 'x'")(tmp_path / "bad.db")
     with (
         pytest.raises(DamagedStore, match="attempts.pid has the value 'x'") as damage,

@@ -188,7 +188,7 @@ def test_another_program_that_closes_the_store_takes_nothing_from_its_writer(
         assert writer.store_id
         database.exists(str(file))
         with Reader(str(file)) as reader:
-            assert reader.studies() == []
+            assert reader.studies.all() == []
         with pytest.raises(StoreError):
             Writer(str(file))
         subprocess.run([sys.executable, "-c", OUTSIDER, str(file)], check=True)

@@ -66,7 +66,9 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
     assert Study("tiny", here.url).frame().equals(Study("tiny", there.url).frame())
     with Reader(here.url) as mine, Reader(there.url) as theirs:
         assert (
-            len(mine.circumstances("tiny")) == len(theirs.circumstances("tiny")) == 12
+            len(mine.trials.circumstances("tiny"))
+            == len(theirs.trials.circumstances("tiny"))
+            == 12
         )
     again = import_studies(there.url, here.url, ["tiny"])
     assert (again.studies, again.trials, again.known) == ((), 0, 12)
@@ -106,7 +108,7 @@ def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
         with Reader(here.url) as mine, Reader(there.url) as theirs:
             assert mine.query(text) == theirs.query(text)
     with Reader(there.url) as theirs:
-        assert "pruned" in {trial["status"] for trial in theirs.trials("tiny")}, (
+        assert "pruned" in {trial.status for trial in theirs.trials.of("tiny")}, (
             "the test is of no use without"
         )
 

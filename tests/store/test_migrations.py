@@ -99,7 +99,7 @@ def test_a_converted_store_has_the_same_verdicts(name: str, file: str) -> None:
     assert {study: verdicts(Study(study, file)) for study in before} == before
     if name == "again":
         with Reader(file) as reader:
-            names = [study.name for study in reader.studies()]
+            names = [study.name for study in reader.studies.all()]
         assert names[:4] == ["parts", "parts@1", "parts@2", "parts@3"]
     new = f"{file}.new"
     Writer(new).close()

@@ -114,7 +114,7 @@ def test_a_role_that_may_write_files_is_refused_with_the_line_that_makes_a_reade
             ["stores"],
             [(1,)],
         )
-        assert reader.studies() == []
+        assert reader.studies.all() == []
     with Reader(owner) as reader:
         assert reader.query("SELECT 'x%s' AS word") == (["word"], [("x%s",)])
 

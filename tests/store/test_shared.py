@@ -115,8 +115,8 @@ def test_a_silent_driver_loses_its_trial_and_may_not_write_about_it(
             assert other.write(Ended(key, Status.COMPLETED))
             assert not silent.write(Ended(key, Status.FAILED, "later"))
     with Reader(url) as reader:
-        assert reader.known([key])[key].status == Status.COMPLETED
-        assert [attempt["status"] for attempt in reader.attempts(key)] == [
+        assert reader.trials.known([key])[key].status == Status.COMPLETED
+        assert [attempt.status for attempt in reader.trials.attempts(key)] == [
             "lost",
             "completed",
         ]

@@ -31,8 +31,7 @@ from ablate.records import (
 )
 from ablate.results.study import Study
 from ablate.store import database
-from ablate.store.reader import Reader
-from ablate.store.studies import MISSING
+from ablate.store.reader import MISSING, Reader
 from ablate.store.writer import Writer
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
@@ -290,8 +289,8 @@ def test_a_new_plan_takes_the_place_of_the_old_one_and_loses_no_trial(
 def test_stale_costs_are_renewed(url: str, plan: Plan) -> None:
     begun(url, plan).close()
     with Reader(url) as reader:
-        assert len(reader.costs(1)) == 4
-        assert reader.costs(2) == {}
+        assert len(reader.costs.counted(1)) == 4
+        assert reader.costs.counted(2) == {}
     doubled = replace(
         plan,
         cells=tuple(
@@ -308,11 +307,11 @@ def test_stale_costs_are_renewed(url: str, plan: Plan) -> None:
         writer.register(doubled, "tiny.yaml", 2)
     with Reader(url) as reader:
         assert (
-            list(reader.costs(2).values())
+            list(reader.costs.counted(2).values())
             == [Cost(params=2, flops=2, flops_paper=2, activations=2, elementwise=2)]
             * 4
         )
-        assert reader.costs(1) == {}
+        assert reader.costs.counted(1) == {}
 
 
 @pytest.mark.slow
@@ -346,7 +345,7 @@ def test_studies_of_like_names_have_views_of_their_own(url: str, plan: Plan) -> 
                 replace(plan, space=replace(plan.space, name=name)), "f.yaml", 1
             )
     with Reader(url) as reader:
-        views = [study.results_view for study in reader.studies()]
+        views = [study.results_view for study in reader.studies.all()]
         assert len(set(views)) == 3
         for view in views:
             assert len(reader.query(f'SELECT * FROM "{view}"')[1]) == 8
@@ -355,7 +354,7 @@ def test_studies_of_like_names_have_views_of_their_own(url: str, plan: Plan) -> 
 def test_unknown_studies_name_the_nearest(url: str, plan: Plan) -> None:
     begun(url, plan).close()
     with Reader(url) as reader, pytest.raises(UnknownName, match="did you mean 'tiny'"):
-        reader.study("tinny")
+        reader.studies.get("tinny")
 
 
 @pytest.mark.slow

@@ -58,15 +58,15 @@ def test_a_killed_study_of_detection_resumes_to_the_same_table(tmp_path: Path) -
         wait_for_epochs(driver, store, 1)
         kill_with_children(driver)
     with Reader(str(store)) as reader:
-        assert reader.study("scenes").by_status != {Status.COMPLETED: 2}
+        assert reader.studies.get("scenes").by_status != {Status.COMPLETED: 2}
     resumed = ablate("resume")
     assert resumed.returncode == 0, resumed.stderr
     tables = [ablate("table", "scenes", "--runs", runs) for runs in ("whole", "runs")]
     assert "box AP" in tables[0].stdout
     assert tables[0].stdout == tables[1].stdout
     with Reader(str(store)) as reader:
-        assert reader.study("scenes").by_status == {Status.COMPLETED: 2}
-        assert reader.diagnostics("scenes") == ["high_frequency"]
+        assert reader.studies.get("scenes").by_status == {Status.COMPLETED: 2}
+        assert reader.diagnostics.names("scenes") == ["high_frequency"]
         query = (
             "SELECT trial_hash, epoch, name, value FROM epoch_metrics"
             " ORDER BY trial_hash, epoch, name"

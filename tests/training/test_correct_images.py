@@ -133,8 +133,8 @@ def studied(tmp_path_factory: pytest.TempPathFactory) -> Options:
 
 def test_the_store_has_one_bit_per_image(studied: Options) -> None:
     with Reader(studied.url) as reader:
-        images = reader.correct_images("tiny")
-        results = reader.results("tiny")
+        images = reader.studies.correct_images("tiny")
+        results = reader.studies.results("tiny")
     assert len(images) == sum(len(cell.values) for cell in results.cells)
     for cell in results.cells:
         for seed, value in cell.values.items():
@@ -181,9 +181,9 @@ def test_an_import_brings_the_images(studied: Options, tmp_path: Path) -> None:
     other = Options(runs=tmp_path / "other")
     import_studies(studied.url, other.url)
     with Reader(studied.url) as reader:
-        wanted = reader.correct_images("tiny")
+        wanted = reader.studies.correct_images("tiny")
     with Reader(other.url) as reader:
-        assert reader.correct_images("tiny") == wanted
+        assert reader.studies.correct_images("tiny") == wanted
 
 
 def test_a_study_without_images_says_where_they_come_from(

@@ -416,7 +416,7 @@ def test_weights_to_start_from_can_vary(own: Path, tmp_path: Path) -> None:
     outcome = run(declared, "s.yaml", options)
     assert (outcome.trained, outcome.failed) == (2, 0)
     with Reader(options.url) as reader:
-        weights = [row["weights"] for row in reader.trials("s")]
+        weights = [row.weights for row in reader.trials.of("s")]
     assert weights[0] == ""
     assert re.fullmatch(r"\d+ tensors taken from the checkpoint", weights[1])
 

@@ -143,8 +143,8 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
     pipeline.run(declared, "tiny.yaml", options)
     study = Study("tiny", options.url)
     with Reader(options.url) as reader:
-        for row in reader.trials("tiny"):
-            known = reader.known([row["trial"]])[row["trial"]]
+        for row in reader.trials.of("tiny"):
+            known = reader.trials.known([row.trial])[row.trial]
             told = [epoch.metrics["top1"] for epoch in known.epochs]
             (chosen,) = reader.query(
                 f"SELECT selected_epoch FROM trials WHERE hash = '{row['trial']}'"

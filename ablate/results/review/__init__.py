@@ -24,11 +24,11 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         UnknownName: there is no such study.
     """
     with Reader(url) as reader:
-        stored = reader.study(name)
-        results = reader.results(name)
-        circumstances = reader.circumstances(name)
-        generations = reader.generations(name)
-        relatives = reader.relatives(name)
+        stored = reader.studies.get(name)
+        results = reader.studies.results(name)
+        circumstances = reader.trials.circumstances(name)
+        generations = reader.studies.generations(name)
+        relatives = reader.studies.relatives(name)
     declared = declared_space(stored)
     verdicts = effects(results, declared.criterion.margin, declared.seeds.looks)
     by_row = {cell.index: cell for cell in results.cells}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.records import CellResult, Space, StudyResults
+from ablate.records.stored import Circumstances
 from ablate.report.effect import Effect
 from ablate.text import escape
 
@@ -51,7 +52,7 @@ class Read:
     declared: Space
     file: str
     effects: Sequence[Effect]
-    circumstances: Sequence[Mapping[str, Any]]
+    circumstances: Sequence[Circumstances]
     where: str = ""
     # The name and the space of each generation of the study, the first one first.
     generations: Sequence[tuple[str, Mapping[str, Any]]] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from ablate.records import (
     VARIED,
@@ -14,6 +13,7 @@ from ablate.records import (
     Source,
     Status,
 )
+from ablate.records.stored import Circumstances
 from ablate.report.collapse import collapsed_seeds, is_near_chance
 from ablate.report.effect import Effect
 from ablate.report.numbers import fixed, mean_of
@@ -127,19 +127,19 @@ def _parts(cell: CellResult) -> tuple[Settings, Settings]:
 
 def _mixed(study: Read) -> Iterator[Finding]:
     """Trials of one comparison ran on different hardware, versions or code."""
-    kinds: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    kinds: dict[str, Callable[[Circumstances], str]] = {
         "hardware": lambda attempt: (
-            attempt["gpus"] if attempt["device"].startswith("cuda") else attempt["cpu"]
+            attempt.gpus if attempt.device.startswith("cuda") else attempt.cpu
         ),
-        "devices": lambda attempt: attempt["device"].partition(":")[0],
-        "threads": lambda attempt: str(attempt["threads"]),
-        "versions of torch": lambda attempt: attempt["torch"],
-        "versions of timm": lambda attempt: attempt["timm"],
-        "versions of ablate": lambda attempt: attempt["ablate"],
-        "commits": lambda attempt: attempt["commit"],
+        "devices": lambda attempt: attempt.device.partition(":")[0],
+        "threads": lambda attempt: str(attempt.threads),
+        "versions of torch": lambda attempt: attempt.torch,
+        "versions of timm": lambda attempt: attempt.timm,
+        "versions of ablate": lambda attempt: attempt.ablate,
+        "commits": lambda attempt: attempt.commit,
     }
     for what, of in kinds.items():
-        groups: dict[str, list[Mapping[str, Any]]] = {}
+        groups: dict[str, list[Circumstances]] = {}
         for attempt in study.circumstances:
             groups.setdefault(of(attempt), []).append(attempt)
         if len(groups) > 1:
@@ -147,23 +147,23 @@ def _mixed(study: Read) -> Iterator[Finding]:
             yield Finding(
                 f"mixed {what}",
                 f"the compared rows ran with different {what}: {_group_texts(groups)}.",
-                f"ablate reproduce {escape.shell(rarest[0]['trial'])}{study.parts}",
+                f"ablate reproduce {escape.shell(rarest[0].trial)}{study.parts}",
             )
-    changed = [attempt for attempt in study.circumstances if attempt["dirty"]]
+    changed = [attempt for attempt in study.circumstances if attempt.dirty]
     if changed:
         yield Finding(
             "changed checkout",
             f"{len(changed)} trials were trained from a checkout with uncommitted"
             " changes, so their code cannot be recovered. Commit the changes, then"
             " check that a trial gives the same result.",
-            f"ablate reproduce {escape.shell(changed[0]['trial'])}{study.parts}",
+            f"ablate reproduce {escape.shell(changed[0].trial)}{study.parts}",
         )
 
 
-def _group_texts(groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def _group_texts(groups: Mapping[str, Sequence[Circumstances]]) -> str:
     texts = []
     for kind, trials in groups.items():
-        rows = sorted({trial["row"] for trial in trials})
+        rows = sorted({trial.row for trial in trials})
         texts.append(f"{kind or 'unknown'}: {rows_text(rows)}")
     return "; ".join(texts)
 
