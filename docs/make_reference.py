@@ -94,6 +94,7 @@ FORMS = {
     "seeds (search)": "AdaptiveForm",
     "teacher": "TeacherForm",
     "diagnostics": "DiagnosticsForm",
+    "metric": "MetricForm",
 }
 SNIPPET = """\
 import ablate

@@ -87,7 +87,7 @@ class Progress:
     def planned(self, shown: Preview) -> None:
         """Shows the plan before training begins."""
         space = shown.plan.space
-        self._metric = space.criterion.metric
+        self._metric = space.criterion.measured
         self._digits = space.criterion.compared.digits
         self._sign = 1 if space.criterion.direction == "max" else -1
         self._trials = {trial.hash: trial for trial in shown.to_train}
@@ -122,9 +122,9 @@ class Progress:
             for line in generation_lines(shown):
                 self._say(line)
         if space.data.validation:
-            self._word = f"validation {space.criterion.metric}"
+            self._word = f"validation {space.criterion.measured}"
         else:
-            self._word = space.criterion.metric
+            self._word = space.criterion.measured
         self._until = space.seeds.looks is not None
         self._fresh = frozenset(space.confirmation_seeds)
         if self._live and (shown.to_train or more):

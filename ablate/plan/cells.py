@@ -334,12 +334,12 @@ def _code(space: Space, recipe: Recipe) -> dict[str, str]:
         part = named_part(field, getattr(recipe, field))
         if part is not None:
             code |= registry.identity(field, part)
-    metric = registry.of_kind("metric").get(space.criterion.metric)
+    metric = registry.of_kind("metric").get(space.criterion.measured)
     if metric is not None:
         code |= registry.identity("metric", metric)
         if space.resources.processes > 1:
             raise Infeasible(
-                f"the metric {space.criterion.metric} needs all logits in one process; set"
+                f"the metric {space.criterion.measured} needs all logits in one process; set"
                 " resources.processes to 1"
             )
     return code

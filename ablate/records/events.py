@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from ablate.records.correct_images import CorrectImages
+from ablate.records.metric import Metric
 from ablate.records.trial import Status
 
 
@@ -48,6 +49,23 @@ class Known:
     final: Mapping[str, float] = field(default_factory=dict)
     # In UTC; None while it is open.
     ended_at: datetime | None = None
+
+    def value(self, metric: Metric) -> float | None:
+        """Returns the final value of a metric; None if the trial has none.
+
+        The mean over the last epochs needs `epochs`.
+        """
+        if not metric.of:
+            return self.final.get(metric.name)
+        if self.status != Status.COMPLETED or not self.epochs:
+            return None
+        return self.last(metric)
+
+    def last(self, metric: Metric) -> float:
+        """Returns a metric after the last epochs. The trial has an epoch."""
+        return metric.mean(
+            [epoch.metrics[metric.measured] for epoch in self.epochs[-metric.over :]]
+        )
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, TypeAlias
 
 from annotated_types import Ge, Le
+
+from ablate.records.base import MOST_WHOLE
 
 Direction: TypeAlias = Literal["max", "min"]
 
@@ -33,6 +37,9 @@ class Metric:
         direction: max or min: whether larger values are better.
         compared: whether a study may compare its cells by it. The training loss is only
             drawn.
+        of: the metric whose last epochs this one is the mean of; empty: it is measured
+            after each epoch itself.
+        over: the number of those epochs. A shorter training counts as a whole.
     """
 
     name: str
@@ -42,6 +49,29 @@ class Metric:
     margin: Annotated[float, Ge(0)] = 0.0
     direction: Direction = field(kw_only=True)
     compared: bool = True
+    of: str = ""
+    over: Annotated[int, Ge(1), Le(MOST_WHOLE)] = 1
+
+    @property
+    def measured(self) -> str:
+        """The name of what is measured after each epoch."""
+        return self.of or self.name
+
+    def over_last(self, epochs: int) -> Metric:
+        """Returns the metric that is the mean of this one over the last epochs."""
+        title, bracket, unit = self.title.partition(" (")
+        return replace(
+            self,
+            name=f"{self.name}_last{epochs}",
+            title=f"{title}, mean of last {epochs}{bracket}{unit}",
+            of=self.name,
+            over=epochs,
+        )
+
+    def mean(self, values: Sequence[float]) -> float:
+        """Returns this metric, given the values of `of` after all epochs."""
+        last = values[-self.over :]
+        return math.fsum(last) / len(last)
 
     @property
     def difference_title(self) -> str:

@@ -389,3 +389,8 @@ class Criterion:
     def compared(self) -> Metric:
         """The metric by which cells are compared."""
         return next(metric for metric in self.metrics if metric.name == self.metric)
+
+    @property
+    def measured(self) -> str:
+        """The name of the metric that is measured after each epoch."""
+        return self.compared.measured

@@ -35,14 +35,16 @@ FALSE_VERDICTS = (
 
 def policy(space: Space) -> str:
     """Returns which value of a trial the metric is, in words."""
+    over = space.criterion.compared.over
+    epochs = "last epoch" if over == 1 else f"last {over} epochs"
     if space.network.trainer:
-        return f"last epoch, as trainer {space.network.trainer} reports it"
+        return f"{epochs}, as trainer {space.network.trainer} reports it"
     if space.recipe.ema or any(space.factors.levels.get("recipe.ema", ())):
         weights = "EMA weights"
     else:
         weights = ""
     if not space.data.validation:
-        text = "last epoch, test set"
+        text = f"{epochs}, test set"
     elif space.recipe.select == "best" or "best" in space.factors.levels.get(
         "recipe.select", ()
     ):

@@ -24,6 +24,7 @@ from ablate.report.results_table import results_table
 from ablate.report.shown import ShownEffects, ShownText
 from ablate.report.summary import shown_levels
 from ablate.report.table import Table, html, plain, render
+from ablate.report.verdicts import Verdict
 from ablate.report.wording import policy
 from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader
@@ -215,7 +216,31 @@ class Study:
             else:
                 missing = "no row to compare with row 0"
             raise AblateError(f"{self.name} has {missing}")
-        return tables.effects_table(results, gains, least, controls=of == "controls")
+        table = tables.effects_table(results, gains, least, controls=of == "controls")
+        if of == "rows" and any(
+            gain.verdict is Verdict.INCONCLUSIVE and not gain.withheld for gain in gains
+        ):
+            return replace(
+                table, notes=[*table.notes, *self._last_epochs(results, declared)]
+            )
+        return table
+
+    def _last_epochs(self, results: StudyResults, declared: Space) -> list[str]:
+        """Returns a note if a mean over the last epochs needs clearly fewer seeds."""
+        from ablate.report.last_epochs import EPOCHS, last_epochs_note
+
+        metric = results.metric
+        epochs = [
+            declared.recipe.epochs,
+            *declared.factors.levels.get("recipe.epochs", ()),
+        ]
+        # With a validation split, the epochs are not measured on the test images.
+        if metric.of or declared.data.validation or min(map(int, epochs)) < 2 * EPOCHS:
+            return []
+        with Reader(self.store) as reader:
+            mean = reader.studies.values(self.name, metric.over_last(EPOCHS))
+        last = {cell.index: cell.values for cell in results.cells}
+        return last_epochs_note(metric, last, mean)
 
     def _images(self, results: StudyResults, declared: Space) -> Table:
         from ablate.report.effects_table import images_table
@@ -545,7 +570,7 @@ class Study:
             else:
                 costs = {"params": cell.cost.params, "flops": cell.cost.flops}
             if each:
-                outcome = outcome_of(each, declared.criterion.objectives, cell.cost)
+                outcome = outcome_of(each, declared.criterion, cell.cost)
             else:
                 outcome = CellOutcome("failed")
             exported.append(

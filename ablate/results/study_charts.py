@@ -140,10 +140,10 @@ def chart(
         ),
         "pareto": front,
         "curves": lambda: curves_chart(
-            results, curves(study), metric or results.metric.name, rows
+            results, curves(study), metric or results.metric.measured, rows
         ),
         "differences": lambda: differences_chart(
-            results, curves(study), metric or results.metric.name, rows
+            results, curves(study), metric or results.metric.measured, rows
         ),
         "importance": lambda: charts.importance_chart(
             results, study.effects_table("importance").data
@@ -171,16 +171,10 @@ def curves(study: Drawable) -> Curves:
 def final_values(study: Drawable, metric: str) -> dict[int, dict[int, float]]:
     """Returns the final values of a metric by row and seed, of completed trials."""
     with Reader(study.store) as reader:
-        trials = reader.trials.of(study.name)
-        known = reader.trials.known(
-            (trial.trial for trial in trials), with_epochs=False
-        )
-    values: dict[int, dict[int, float]] = {}
-    for trial in trials:
-        stored = known.get(trial.trial)
-        if stored is not None and metric in stored.final:
-            values.setdefault(trial.row, {})[trial.seed] = stored.final[metric]
-    return values
+        metrics = {m.name: m for m in reader.studies.results(study.name).metrics}
+        if metric not in metrics:
+            return {}
+        return reader.studies.values(study.name, metrics[metric])
 
 
 def averages(study: Drawable) -> bool:

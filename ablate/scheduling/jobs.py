@@ -94,7 +94,7 @@ def make_order(preview: Preview, options: Options, jobs: Queue) -> Order:
     epochs = [declared.recipe.epochs, *declared.factors.levels.get("recipe.epochs", ())]
     return Order(
         jobs=jobs,
-        metric=declared.criterion.metric,
+        metric=declared.criterion.measured,
         direction=declared.criterion.direction,
         resources=declared.resources,
         epochs=max(int(number) for number in epochs),

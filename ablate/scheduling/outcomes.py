@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ablate.errors import StoreError
-from ablate.records import RESOLVED, Cell, Cost, Epoch, Known, Space, Status, Trial
+from ablate.records import RESOLVED, Cell, Cost, Criterion, Known, Space, Status, Trial
 from ablate.report.numbers import mean_of
 from ablate.scheduling.strategies import CellOutcome
 
@@ -72,9 +72,7 @@ class CellOutcomes:
         """
         known = self._known(self.needs(cell)[0]).values()
         values = [
-            self._value(trial.epochs[-1])
-            for trial in known
-            if trial.status == Status.COMPLETED
+            self._value(trial) for trial in known if trial.status == Status.COMPLETED
         ]
         if not values:
             return 0, 0.0
@@ -112,7 +110,7 @@ class CellOutcomes:
             known = self._known(trials)
             each = [known[trial.hash] for trial in trials]
             self._outcomes[cell.index] = outcome_of(
-                each, self._space.criterion.objectives, cell.cost
+                each, self._space.criterion, cell.cost
             )
         return self._outcomes[cell.index]
 
@@ -136,7 +134,7 @@ class CellOutcomes:
                 return cell.trials[:count], False
             if known[trial.hash].status != Status.COMPLETED:
                 return cell.trials[:count], True
-            curve[trial.seed] = self._value(known[trial.hash].epochs[-1])
+            curve[trial.seed] = self._value(known[trial.hash])
             if self._is_worse(curve, self._best[cell.index]):
                 return cell.trials[:count], True
         return cell.trials, True
@@ -157,8 +155,7 @@ class CellOutcomes:
             if cell.feasible and outcome is not None and outcome.state == "completed":
                 known = self._known(cell.trials)
                 values = {
-                    t.seed: self._value(known[t.hash].epochs[-1])
-                    for t in self.needs(cell)[0]
+                    t.seed: self._value(known[t.hash]) for t in self.needs(cell)[0]
                 }
                 if len(values) == len(cell.trials):
                     by_mean.setdefault(mean_of(values.values()), values)
@@ -183,8 +180,8 @@ class CellOutcomes:
             if trial.hash in self._resolved
         }
 
-    def _value(self, epoch: Epoch) -> float:
-        return _metric(epoch, self._space.criterion.metric)
+    def _value(self, known: Known) -> float:
+        return known.last(self._space.criterion.compared)
 
 
 def _is_dominated(
@@ -202,7 +199,7 @@ def _is_dominated(
 
 
 def outcome_of(
-    known: Sequence[Known], objectives: Iterable[str], cost: Cost | None
+    known: Sequence[Known], criterion: Criterion, cost: Cost | None
 ) -> CellOutcome:
     """Returns the outcome of a cell with these trials.
 
@@ -210,12 +207,13 @@ def outcome_of(
     stopped early, and "failed" otherwise.
 
     Args:
-        objectives: names of the metric (first) and of costs.
+        criterion: the metric, and the costs that are objectives beside it.
 
     Raises:
         StoreError: a completed trial has no epochs.
     """
-    metric, *costs = objectives
+    metric = criterion.compared
+    _, *costs = criterion.objectives
     states = {each.status for each in known}
     if states == {Status.COMPLETED}:
         if not all(each.epochs for each in known):
@@ -223,12 +221,12 @@ def outcome_of(
                 "the store has completed trials without epochs, so it was changed"
                 " by hand; use a backup copy of it"
             )
-        value = mean_of(_metric(each.epochs[-1], metric) for each in known)
+        value = mean_of(each.last(metric) for each in known)
         return CellOutcome(
             "completed", (value, *(float(getattr(cost, name)) for name in costs))
         )
     if states <= {Status.COMPLETED, Status.PRUNED}:
-        return CellOutcome("pruned", curve=_mean_curve(known, metric))
+        return CellOutcome("pruned", curve=_mean_curve(known, metric.measured))
     return CellOutcome("failed")
 
 
@@ -236,9 +234,5 @@ def _mean_curve(known: Sequence[Known], metric: str) -> dict[int, float]:
     """Returns the mean of the metric over the trials, by epoch."""
     by_epoch: dict[int, list[float]] = {}
     for epoch in itertools.chain.from_iterable(each.epochs for each in known):
-        by_epoch.setdefault(epoch.number, []).append(_metric(epoch, metric))
+        by_epoch.setdefault(epoch.number, []).append(epoch.metrics[metric])
     return {number: mean_of(values) for number, values in by_epoch.items()}
-
-
-def _metric(epoch: Epoch, name: str) -> float:
-    return epoch.metrics[name]

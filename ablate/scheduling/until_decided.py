@@ -15,6 +15,7 @@ from ablate.records import (
     CellResult,
     Generation,
     Known,
+    Metric,
     Plan,
     Status,
     StudyResults,
@@ -104,7 +105,7 @@ def _undecided(
     return set()
 
 
-def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellResult:
+def _cell_result(cell: Cell, known: Mapping[str, Known], metric: Metric) -> CellResult:
     """Returns the result of a planned cell, from what is known of its trials."""
     known_by_seed = {
         trial.seed: known[trial.hash] for trial in cell.trials if trial.hash in known
@@ -126,9 +127,10 @@ def _cell_result(cell: Cell, known: Mapping[str, Known], metric: str) -> CellRes
             for trial in cell.trials
         },
         values={
-            seed: trial.final[metric]
+            seed: value
             for seed, trial in known_by_seed.items()
-            if trial.status == Status.COMPLETED and metric in trial.final
+            if trial.status == Status.COMPLETED
+            and (value := trial.value(metric)) is not None
         },
         control_of=cell.control_of,
     )
@@ -146,7 +148,7 @@ def results_of(
     if generation is None:
         generation = Generation()
     cells = tuple(
-        _cell_result(cell, known, space.criterion.metric) for cell in plan.cells
+        _cell_result(cell, known, space.criterion.compared) for cell in plan.cells
     )
     return StudyResults(
         name=space.name,

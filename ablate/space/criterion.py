@@ -8,10 +8,10 @@ from typing import get_args
 
 from ablate.errors import shortened, unknown
 from ablate.own import registry
-from ablate.records import Criterion, Direction, Level, Metric
+from ablate.records import METRIC_NAME, Criterion, Direction, Level, Metric, Space
 from ablate.space.context import Context
 from ablate.space.primary import read_primary
-from ablate.space.schema import Bounded
+from ablate.space.schema import Bounded, MetricForm
 from ablate.tasks import USUAL, Task, tasks
 
 WORDS = {"max": "larger", "min": "smaller"}
@@ -24,13 +24,21 @@ def read_criterion(
     metrics = _metrics(context, task, head)
     objectives = _objectives(context, metrics)
     # The first metric decides; a search may have further objectives.
-    metric = next(iter(objectives))
+    name, direction = next(iter(objectives.items()))
+    margin = _margin(context, name, metrics)
+    over = _over(context, name)
+    compared = next((metric for metric in metrics if metric.name == name), None)
+    if over is not None and compared is not None:
+        mean = compared.over_last(over)
+        name, metrics = mean.name, (*metrics, mean)
+        _, *costs = objectives.items()
+        objectives = {name: direction, **dict(costs)}
     return Criterion(
-        metric=metric,
-        direction=objectives[metric],
+        metric=name,
+        direction=direction,
         objectives=objectives,
         metrics=metrics,
-        margin=_margin(context, metric, metrics),
+        margin=margin,
         primary=read_primary(context, levels),
     )
 
@@ -60,10 +68,10 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
     one.
     """
     compared = [metric.name for metric in metrics if metric.compared]
-    directions = context.form.metric
+    directions = _directions(context, metrics)
     if context.form.trainer is not None and context.trainer is None:
         # The mistake is noted; the metrics are not known.
-        return dict(directions) or {metrics[0].name: metrics[0].direction}
+        return directions or {metrics[0].name: metrics[0].direction}
     if not directions:
         return {metrics[0].name: metrics[0].direction}
     costs = get_args(Bounded)
@@ -74,7 +82,7 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
             f"the first metric must be one of {', '.join(compared)}, as in"
             f" {{{compared[0]}: {metrics[0].direction}}}; found {shortened(first)}",
         )
-    _check_direction(context, metrics, first)
+    _check_direction(context, metrics, first, directions[first])
     for name in others:
         where = ("metric", name)
         if name in compared and context.form.strategy is None:
@@ -91,12 +99,31 @@ def _objectives(context: Context, metrics: Sequence[Metric]) -> dict[str, Direct
             context.wrong(
                 where, partial(unknown, "objective", name, [*compared, *costs])
             )
-    return dict(directions)
+        elif isinstance(context.form.metric[name], MetricForm):
+            context.wrong(
+                where,
+                f"metric: {name} is a cost, which no epoch changes; write {name}:"
+                f" {directions[name]}",
+            )
+    return directions
 
 
-def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> None:
+def _directions(context: Context, metrics: Sequence[Metric]) -> dict[str, Direction]:
+    """The declared metrics with their directions, or those that they have by default."""
+    by_default = {metric.name: metric.direction for metric in metrics}
+    directions: dict[str, Direction] = {}
+    for name, declared in context.form.metric.items():
+        if isinstance(declared, MetricForm):
+            directions[name] = declared.direction or by_default.get(name, "min")
+        else:
+            directions[name] = declared
+    return directions
+
+
+def _check_direction(
+    context: Context, metrics: Sequence[Metric], name: str, direction: Direction
+) -> None:
     """Notes a direction that contradicts what the metric says."""
-    direction = context.form.metric[name]
     built_in = [metric for task in tasks().values() for metric in task.metrics]
     for metric in metrics:
         if metric.name != name or metric.direction == direction:
@@ -110,6 +137,41 @@ def _check_direction(context: Context, metrics: Sequence[Metric], name: str) -> 
             f"metric: {{{name}: {direction}}} {wrong} {name} is better when it is"
             f" {WORDS[metric.direction]}; write {{{name}: {metric.direction}}}, or leave"
             " `metric` out",
+        )
+
+
+def _over(context: Context, name: str) -> int | None:
+    """The number of last epochs whose mean is compared; None: the last epoch counts."""
+    declared = context.form.metric.get(name)
+    return declared.over if isinstance(declared, MetricForm) else None
+
+
+def check_over(context: Context, space: Space) -> None:
+    """Notes a mean over last epochs that no trial has."""
+    metric = space.criterion.compared
+    if not metric.of:
+        return
+    where = ("metric", metric.of, "over")
+    if not METRIC_NAME.fullmatch(metric.name):
+        context.wrong(
+            where,
+            f"the column of this mean is called {metric.name}, which has"
+            f" {len(metric.name)} characters of at most 20; give the metric a shorter"
+            " name",
+        )
+    if space.data.validation:
+        context.wrong(
+            where,
+            "with data.validation, each epoch is measured on the validation split, and"
+            " the test images once, at the end; leave out `over` or data.validation",
+        )
+    levels = space.factors.levels.get("recipe.epochs", (space.recipe.epochs,))
+    fewest = min(int(epochs) for epochs in levels)
+    if fewest < metric.over:
+        context.wrong(
+            where,
+            f"a mean over the last {metric.over} epochs needs as many, and a trial has"
+            f" {fewest} (recipe.epochs); write over: {fewest} at most",
         )
 
 

@@ -25,7 +25,7 @@ from ablate.space.cells import (
 )
 from ablate.space.claim import read_claim
 from ablate.space.context import Context
-from ablate.space.criterion import read_criterion
+from ablate.space.criterion import check_over, read_criterion
 from ablate.space.factors import read_factors
 from ablate.space.labels import read_labels
 from ablate.space.levels import check_listed
@@ -134,7 +134,9 @@ def _read(context: Context) -> Space:
     )
     if form.trainer is not None:
         check_own(context, space.limits)
-    # These two checks need a space that is otherwise correct.
+    # These checks need a space that is otherwise correct.
+    if not context.problems:
+        check_over(context, space)
     if factors.rows and not context.problems:
         check_listed(context, factors)
     if not context.problems and form.trainer is None:

@@ -390,9 +390,34 @@ class DiagnosticsForm(Form):
 
 
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
+
+
+class MetricForm(Form):
+    """The metric that cells are compared by, in full."""
+
+    direction: Literal["max", "min"] | None = None
+    """Whether larger or smaller values are better; by default as the metric says."""
+    over: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """The mean of the metric over so many last epochs is compared, in place of its value
+    after the last one. It differs less from seed to seed. A training that ends earlier
+    counts as a whole. Not with data.validation, because each epoch is then measured on
+    the validation split.
+    """
+
+
 Metrics = Annotated[
-    dict[str, Literal["max", "min"]],
-    Field(min_length=1, examples=[{"top1": "max"}, {"loss": "min"}]),
+    dict[
+        str,
+        Annotated[
+            Annotated[Literal["max", "min"], Tag("<short>")]
+            | Annotated[MetricForm, Tag("<full>")],
+            Discriminator(_which),
+        ],
+    ],
+    Field(
+        min_length=1,
+        examples=[{"top1": "max"}, {"loss": "min"}, {"top1": {"over": 5}}],
+    ),
 ]
 
 
@@ -516,9 +541,10 @@ class SpaceForm(Form):
     """A preset by name, or a mapping of the keys that change a preset."""
     metric: Metrics = {}
     """The metric that cells are compared by, and its direction. It is measured on the
-    test set after the last epoch, unless recipe.select is best. By default the first
-    metric of the task or of your trainer. In a search, costs can be further objectives,
-    as in {top1: max, flops: min}.
+    test set after the last epoch, unless recipe.select is best; {top1: {over: 5}}
+    compares the mean over the last five epochs. By default the first metric of the task
+    or of your trainer. In a search, costs can be further objectives, as in {top1: max,
+    flops: min}.
     """
     margin: Annotated[float, Field(gt=0)] | None = None
     """The smallest difference of the metric that matters. By default 0.5 percentage

@@ -9,7 +9,7 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import Connection, select
 
 from ablate.records import (
     VARIED,
@@ -18,6 +18,7 @@ from ablate.records import (
     Generation,
     Level,
     Looks,
+    Metric,
     Status,
     StudyResults,
 )
@@ -29,6 +30,7 @@ from ablate.store.sql_tables import (
     architectures,
     cell_trials,
     cells,
+    epoch_metrics,
     levels,
     studies,
     trial_metrics,
@@ -40,16 +42,37 @@ COSTS = tuple(field.name for field in fields(Cost))
 NEEDED = ("created_at", "generation", "level", "metric", "direction")
 
 
-def final_metric(name: str) -> ColumnElement[float | None]:
-    """Returns the final value of a metric as a column beside `trials`."""
-    return (
-        select(trial_metrics.c.value)
-        .where(
-            trial_metrics.c.trial_hash == trials.c.hash, trial_metrics.c.name == name
-        )
-        .scalar_subquery()
-        .label(name)
+def final_values(
+    connection: Connection, metric: Metric, study: int
+) -> dict[str, float]:
+    """Returns the final values of a metric by trial, of a study's completed trials."""
+    of_study = (
+        select(cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .where(cells.c.study_id == study)
     )
+    if not metric.of:
+        query = select(trial_metrics.c.trial_hash, trial_metrics.c.value).where(
+            trial_metrics.c.name == metric.name,
+            trial_metrics.c.trial_hash.in_(of_study),
+        )
+        return {row.trial_hash: row.value for row in connection.execute(query)}
+    query = (
+        select(epoch_metrics.c.trial_hash, epoch_metrics.c.value)
+        .join(trials, trials.c.hash == epoch_metrics.c.trial_hash)
+        .where(
+            epoch_metrics.c.name == metric.of,
+            epoch_metrics.c.epoch > trials.c.selected_epoch - metric.over,
+            epoch_metrics.c.epoch <= trials.c.selected_epoch,
+            trials.c.status == Status.COMPLETED,
+            trials.c.hash.in_(of_study),
+        )
+        .order_by(epoch_metrics.c.trial_hash, epoch_metrics.c.epoch)
+    )
+    last: dict[str, list[float]] = defaultdict(list)
+    for row in connection.execute(query):
+        last[row.trial_hash].append(row.value)
+    return {key: metric.mean(values) for key, values in last.items()}
 
 
 class _Ended(NamedTuple):
@@ -109,9 +132,11 @@ def read_results(
         if not is_read:
             unread[cell].add(factor)
     check_metric(name, study["metric"], study["space"])
+    metrics = metrics_of(study["space"])
+    metric = {metric.name: metric for metric in metrics}[study["metric"]]
+    by_cell_trials = _trials(connection, study, metric)
     space = study["space"] or {}
     fresh = frozenset(fresh_seeds(space))
-    by_cell_trials = _trials(connection, study)
     cell_results = tuple(
         _cell_result(
             row,
@@ -131,13 +156,12 @@ def read_results(
             row["number"]: standing_of(row["standing"], row["earlier"]) for row in rows
         },
     )
-    metrics = metrics_of(study["space"])
     return StudyResults(
         name=name,
         question=study["question"],
         expect=study["expect"],
         source=study["source"],
-        metric={metric.name: metric for metric in metrics}[study["metric"]],
+        metric=metric,
         metrics=metrics,
         direction=study["direction"],
         document=study["document"],
@@ -181,7 +205,7 @@ def _earlier(
 
 
 def _trials(
-    connection: Connection, study: Mapping[str, Any]
+    connection: Connection, study: Mapping[str, Any], metric: Metric
 ) -> dict[int, list[_Ended]]:
     """Returns the trials of a study by the key of their cell, in the order of seeds."""
     rows = connection.execute(
@@ -189,17 +213,20 @@ def _trials(
             cell_trials.c.cell_id,
             cell_trials.c.seed,
             trials.c.status,
-            final_metric(study["metric"]),
+            trials.c.hash,
         )
         .join(cells, cells.c.id == cell_trials.c.cell_id)
         .join(trials, trials.c.hash == cell_trials.c.trial_hash)
         .where(cells.c.study_id == study["id"])
         .order_by(cell_trials.c.seed)
     ).all()
-    check_complete(study["name"], "the trials", (row[:3] for row in rows))
+    check_complete(study["name"], "the trials", rows)
+    values = final_values(connection, metric, study["id"])
     by_cell: dict[int, list[_Ended]] = defaultdict(list)
-    for cell, seed, status, value in rows:
-        by_cell[cell].append(_Ended(seed=seed, status=Status(status), value=value))
+    for cell, seed, status, key in rows:
+        by_cell[cell].append(
+            _Ended(seed=seed, status=Status(status), value=values.get(key))
+        )
     return by_cell
 
 

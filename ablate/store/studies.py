@@ -17,6 +17,7 @@ from ablate.records import (
     WITH_RESULT,
     CorrectImages,
     Level,
+    Metric,
     Plan,
     Space,
     Status,
@@ -25,7 +26,7 @@ from ablate.records import (
 )
 from ablate.store.correct_images import images_of
 from ablate.store.lineages import Declaration, declare
-from ablate.store.results import read_results
+from ablate.store.results import final_values, read_results
 from ablate.store.space_data import from_data
 from ablate.store.sql_tables import cell_trials, cells, levels, studies, trials
 from ablate.store.wide_views import query_of
@@ -194,6 +195,30 @@ class StudyReader:
                 .one()
             )
             return read_results(connection, dict(study))
+
+    def values(self, name: str, metric: Metric) -> dict[int, dict[int, float]]:
+        """Returns the final values of any metric, by row and seed.
+
+        Raises UnknownName if there is no such study.
+        """
+        self.get(name)
+        query = (
+            select(cells.c.number, cell_trials.c.seed, cell_trials.c.trial_hash)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
+            .where(studies.c.name == name)
+            .order_by(cells.c.number, cell_trials.c.seed)
+        )
+        with self._engine.connect() as connection:
+            study = select(studies.c.id).where(studies.c.name == name)
+            number = connection.execute(study).scalar_one()
+            by_trial = final_values(connection, metric, number)
+            rows = connection.execute(query).all()
+        by_row: dict[int, dict[int, float]] = {}
+        for row, seed, trial in rows:
+            if trial in by_trial:
+                by_row.setdefault(row, {})[seed] = by_trial[trial]
+        return by_row
 
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
         """Returns which test images trials get right, by row and seed.

@@ -21,7 +21,7 @@ from ablate.records import (
 from ablate.records.stored import Attempt, Circumstances, StoredTrial, TrialRow
 from ablate.store.comparisons import CHUNK
 from ablate.store.database import patient
-from ablate.store.results import final_metric
+from ablate.store.results import final_values
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import (
@@ -65,7 +65,6 @@ class TrialReader:
 
     def of(self, name: str) -> list[TrialRow]:
         """Returns the trials of a study, by row and seed."""
-        metrics = self._compared(name)
         tries = (
             select(
                 attempts.c.trial_hash,
@@ -83,7 +82,6 @@ class TrialReader:
                 trials.c.status,
                 trials.c.epochs_done,
                 trials.c.epochs,
-                *(final_metric(metric) for metric in metrics),
                 trials.c.seconds,
                 func.coalesce(tries.c.attempts, 0).label("attempts"),
                 trials.c.hash.label("trial"),
@@ -100,6 +98,16 @@ class TrialReader:
             .order_by(cells.c.number, cell_trials.c.seed)
         )
         with self._engine.connect() as connection:
+            study = connection.execute(
+                select(studies.c.id, studies.c.space).where(studies.c.name == name)
+            ).first()
+            if study is None:
+                return []
+            values = {
+                metric.name: final_values(connection, metric, study.id)
+                for metric in metrics_of(study.space)
+                if metric.compared
+            }
             return [
                 TrialRow(
                     row=row.row,
@@ -107,7 +115,10 @@ class TrialReader:
                     status=Status(row.status),
                     epochs_done=row.epochs_done,
                     epochs=row.epochs,
-                    metrics={metric: row._mapping[metric] for metric in metrics},
+                    metrics={
+                        metric: by_trial.get(row.trial)
+                        for metric, by_trial in values.items()
+                    },
                     seconds=row.seconds,
                     attempts=row.attempts,
                     trial=row.trial,
@@ -293,14 +304,6 @@ class TrialReader:
         return tuple(
             row.hash for row in matches if row.hash == _shorter(trial, row.epochs).hash
         )
-
-    def _compared(self, name: str) -> list[str]:
-        """Returns the metrics by which a study may compare its cells."""
-        with self._engine.connect() as connection:
-            space = connection.execute(
-                select(studies.c.space).where(studies.c.name == name)
-            ).scalar()
-        return [metric.name for metric in metrics_of(space) if metric.compared]
 
 
 def _trained(row: Any) -> Trained:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ablate.records import column_of
+from ablate.records import Metric, Status, column_of
 from ablate.tasks import classification
 
 NAMES = tuple(metric.name for metric in classification.METRICS)
@@ -29,10 +29,24 @@ def _value(table: str, condition: str, name: str) -> str:
     )
 
 
-def _final(names: Iterable[str]) -> str:
+def _final(metrics: Iterable[Metric]) -> str:
     """Returns a column for the final value of each metric of the trial `t`."""
     return ",\n       ".join(
-        _value("trial_metrics", "m.trial_hash = t.hash", name) for name in names
+        _mean_of_last(metric)
+        if metric.of
+        else _value("trial_metrics", "m.trial_hash = t.hash", metric.name)
+        for metric in metrics
+    )
+
+
+def _mean_of_last(metric: Metric) -> str:
+    """Returns a lookup of the mean of a metric over the last epochs."""
+    literal = metric.of.replace("'", "''")
+    return (
+        "(SELECT AVG(m.value) FROM epoch_metrics m WHERE m.trial_hash = t.hash AND"
+        f" m.name = '{literal}' AND m.epoch > t.selected_epoch - {metric.over} AND"
+        f" m.epoch <= t.selected_epoch AND t.status = '{Status.COMPLETED}') AS"
+        f' "{metric.name}"'
     )
 
 
@@ -50,7 +64,7 @@ _SHOWN = ", ".join(f"r.{name}" for name in NAMES)
 TRIAL_RESULTS = f"""
 CREATE VIEW trial_results AS
 SELECT t.hash AS trial, t.status, t.seed, t.epochs, t.epochs_done,
-       {_final(NAMES)}, t.seconds,
+       {_final(classification.METRICS)}, t.seconds,
        {COSTS}, a.backbone,
        t.architecture_hash AS architecture
 FROM trials t JOIN architectures a ON a.hash = t.architecture_hash
@@ -109,7 +123,7 @@ def results_view_name(study: str) -> str:
 
 
 def results_view(
-    name: str, study_id: int, factors: Mapping[str, bool], metrics: Iterable[str]
+    name: str, study_id: int, factors: Mapping[str, bool], metrics: Iterable[Metric]
 ) -> str:
     """Returns the statement that creates a study's wide view; see `results_query`."""
     view = name.replace('"', '""')
@@ -117,7 +131,7 @@ def results_view(
 
 
 def results_query(
-    study_id: int, factors: Mapping[str, bool], metrics: Iterable[str]
+    study_id: int, factors: Mapping[str, bool], metrics: Iterable[Metric]
 ) -> str:
     """Returns the query of a study's wide view.
 
@@ -126,7 +140,7 @@ def results_query(
     Args:
         factors: the factors in their order; True if all levels of a factor are numbers,
             so that its column is numeric.
-        metrics: the names of what training measured.
+        metrics: what training measured.
     """
     columns = []
     for factor, numeric in factors.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, text
 
-from ablate.records import Space, is_number
+from ablate.records import Metric, Space, is_number
 from ablate.store import views
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import cells, levels, studies
@@ -24,7 +24,7 @@ def put_declared(connection: Connection, study: int, space: Space) -> None:
     }
     if space.control:
         numeric["size.width"] = True
-    metrics = [metric.name for metric in space.criterion.metrics]
+    metrics = space.criterion.metrics
     connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
     connection.exec_driver_sql(views.results_view(name, study, numeric, metrics))
 
@@ -55,7 +55,7 @@ def query_of(connection: Connection, study: Mapping[str, Any]) -> str:
 
 def _columns(
     connection: Connection, study: Mapping[str, Any]
-) -> tuple[dict[str, bool], list[str]]:
+) -> tuple[dict[str, bool], tuple[Metric, ...]]:
     """Returns the factors of a stored study, and its metrics.
 
     A factor is True if all of its levels are numbers.
@@ -69,7 +69,7 @@ def _columns(
     numeric: dict[str, bool] = {}
     for factor, number in rows:
         numeric[factor] = numeric.get(factor, True) and number is not None
-    return numeric, [metric.name for metric in metrics_of(study["space"])]
+    return numeric, metrics_of(study["space"])
 
 
 def drop_view(connection: Connection, name: str) -> None:

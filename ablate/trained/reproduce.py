@@ -23,6 +23,7 @@ from ablate.records import (
     Epoch,
     Event,
     Job,
+    Known,
     Order,
     Progressed,
     Space,
@@ -158,23 +159,26 @@ def reproduce(
         ),
         None,
     )
-    metric = declared.criterion.metric
+    metric = declared.criterion.compared
     # The result of a trial with a validation split is that of its final test.
     measured = dict(epochs[-1].metrics)
     if tested is not None:
         measured |= tested.metrics
     final = {name: measured[name] for name in stored_trial.final}
+    again = Known(Status.COMPLETED, tuple(epochs), final)
+    before_value, value = stored_trial.value(metric), again.value(metric)
+    assert before_value is not None and value is not None, "both are completed"
     return Reproduced(
         study=study,
         trial=key,
-        metric=metric,
+        metric=metric.name,
         epochs=len(epochs),
         same=first is None
         and len(epochs) == len(stored_trial.epochs)
         and final == dict(stored_trial.final),
         first=first,
-        stored=stored_trial.final[metric],
-        found=final[metric],
+        stored=before_value,
+        found=value,
         noise=_noise(results),
         device=before.device,
         changed={
@@ -218,7 +222,7 @@ def _trained(
     job = Job(trial, str(folder.resolve()), declared.resources)
     order = Order(
         jobs=[job],
-        metric=declared.criterion.metric,
+        metric=declared.criterion.measured,
         direction=declared.criterion.direction,
         resources=declared.resources,
         epochs=trial.recipe.epochs,

@@ -97,7 +97,7 @@ def show_curves(known: Known, metrics: Sequence[Metric]) -> None:
     for title, direction in (("larger is better", "max"), ("smaller is better", "min")):
         series = []
         for metric in metrics:
-            if metric.direction != direction:
+            if metric.direction != direction or metric.of:
                 continue
             measured = [epoch for epoch in known.epochs if metric.name in epoch.metrics]
             numbers = [epoch.number for epoch in measured]
@@ -198,7 +198,7 @@ def body(key: str) -> None:
     columns[0].metric("status", str(known.status))
     columns[1].metric("seed", int(trial.seed))
     stored, declared = results(trial.study)
-    value = known.final.get(stored.metric.name)
+    value = known.value(stored.metric)
     shown = "–" if value is None else fixed(value, stored.metric.digits)
     columns[2].metric(words.label(stored.metric.title), shown)
     columns[3].metric("epochs", f"{int(trial.epochs_done)} / {int(trial.epochs)}")

@@ -122,7 +122,7 @@ def page() -> None:
         if cell.statuses:
             try:
                 drawn = curves_chart(
-                    stored, curves(stored.name, [cell.index]), stored.metric.name
+                    stored, curves(stored.name, [cell.index]), stored.metric.measured
                 ).series
             except AblateError:
                 continue

@@ -20,8 +20,8 @@ MOST_SMOOTH = 0.95
 
 def show(study: Shown) -> None:
     """Draws the view."""
-    names = [metric.name for metric in study.results.metrics]
-    metric = choose("Metric", names, study.results.metric.name, "metric")
+    names = [metric.name for metric in study.results.metrics if not metric.of]
+    metric = choose("Metric", names, study.results.metric.measured, "metric")
     places = st.columns([2, 1, 1])
     factors = ["", *study.results.factors]
     requested = state("by")

@@ -39,8 +39,8 @@ def show(study: Shown) -> None:
             "No trial of this study trains now.", command=resume if is_left else ""
         )
         return
-    names = [metric.name for metric in study.results.metrics]
-    metric = choose("Metric", names, study.results.metric.name, "metric")
+    names = [metric.name for metric in study.results.metrics if not metric.of]
+    metric = choose("Metric", names, study.results.metric.measured, "metric")
     shown = running[:MOST_SHOWN]
     draw_curves(study, shown, metric)
     for trial in shown:
