@@ -6,12 +6,11 @@ field of a section is stored, read back and compared without another line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import (
-    Annotated,
     Any,
     TypeGuard,
     TypeVar,
@@ -27,15 +26,60 @@ from ablate.records.space import Space
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class _Plain:
+    """How a field of a record stands in plain data.
+
+    Attributes:
+        default: as plain data; None if the field has none.
+        inner: the record that its value may be.
+        convert: returns a JSON value as a value of the field's type; None: it is one.
+    """
+
+    name: str
+    key: str
+    kind: Any
+    inline: bool
+    descriptive: bool
+    needed: bool
+    default: Any
+    inner: type | None
+    convert: Callable[[Any], Any] | None
+
+
+@cache
+def _fields(record: type) -> tuple[_Plain, ...]:
+    """Returns how the fields of a record stand in plain data."""
+    hints = get_type_hints(record)
+    plain = []
+    for field in fields(record):
+        kind = hints[field.name]
+        inline = INLINE in field.metadata
+        plain.append(
+            _Plain(
+                name=field.name,
+                key=key_of(field),
+                kind=kind,
+                inline=inline,
+                descriptive=DESCRIPTIVE in field.metadata,
+                needed=field.default is MISSING and field.default_factory is MISSING,
+                default=_default(field),
+                inner=next(filter(_is_record, _members(kind)), None),
+                convert=None if inline else _converter(kind),
+            )
+        )
+    return tuple(plain)
+
+
 def to_data(space: Space) -> dict[str, Any]:
     """Returns a space as JSON values, without its YAML text."""
     data = asdict(space)
     del data["document"]
-    for section in fields(Space):
-        if INLINE in section.metadata:
+    for section in _fields(Space):
+        if section.inline:
             values = data.pop(section.name)
-            for field in fields(_type_of(Space, section)):
-                data[key_of(field)] = values[field.name]
+            for field in _fields(section.kind):
+                data[field.key] = values[field.name]
     return data
 
 
@@ -48,12 +92,13 @@ def build(record: type[T], data: Mapping[str, Any]) -> T:
     Raises TypeError if a field without a default is missing.
     """
     values: dict[str, Any] = {}
-    for field in fields(record):  # type: ignore[arg-type]
-        kind = _type_of(record, field)
-        if INLINE in field.metadata:
-            values[field.name] = build(kind, data)
-        elif key_of(field) in data:
-            values[field.name] = _value(kind, data[key_of(field)])
+    of_record: type = record
+    for field in _fields(of_record):
+        if field.inline:
+            values[field.name] = build(field.kind, data)
+        elif field.key in data:
+            value = data[field.key]
+            values[field.name] = field.convert(value) if field.convert else value
     return record(**values)
 
 
@@ -64,34 +109,42 @@ def decisive(record: type, data: Mapping[str, Any]) -> dict[str, Any]:
     new field changes nothing.
     """
     values: dict[str, Any] = {}
-    for field in fields(record):
-        kind = _type_of(record, field)
-        if DESCRIPTIVE in field.metadata:
+    for field in _fields(record):
+        if field.descriptive:
             continue
-        if INLINE in field.metadata:
-            values |= decisive(kind, data)
+        if field.inline:
+            values |= decisive(field.kind, data)
             continue
-        value = data.get(key_of(field), _default(field))
-        inner = next(filter(_is_record, _members(kind)), None)
-        if inner is not None and isinstance(value, Mapping):
-            value = decisive(inner, value)
-        values[key_of(field)] = value
+        value = data.get(field.key, field.default)
+        if field.inner is not None and isinstance(value, Mapping):
+            value = decisive(field.inner, value)
+        values[field.key] = value
     return values
 
 
-def _value(kind: Any, value: Any) -> Any:
-    """Returns a JSON value as a value of a field's type."""
-    for member in _members(kind):
+def _converter(kind: Any) -> Callable[[Any], Any] | None:
+    """Returns what makes a value of a type from a JSON value; None: nothing is to do."""
+    records = list(filter(_is_record, _members(kind)))
+    arguments = {get_origin(member): get_args(member) for member in _members(kind)}
+    if not records and not arguments.keys() & {tuple, Mapping}:
+        return None
+    of_item = _converter(arguments[tuple][0]) if tuple in arguments else None
+    of_value = _converter(arguments[Mapping][1]) if Mapping in arguments else None
+
+    def convert(value: Any) -> Any:
         if isinstance(value, Mapping):
-            if _is_record(member) and _needed(member) <= value.keys():
-                return build(member, value)
-            if get_origin(member) is Mapping:
-                inner = get_args(member)[1]
-                return {key: _value(inner, item) for key, item in value.items()}
+            for record in records:
+                needed = {field.key for field in _fields(record) if field.needed}
+                if needed <= value.keys():
+                    return build(record, value)
+            if of_value is not None:
+                return {key: of_value(item) for key, item in value.items()}
         # JSON has lists only; the fields of records are tuples.
-        elif isinstance(value, list | tuple) and get_origin(member) is tuple:
-            return tuple(_value(get_args(member)[0], item) for item in value)
-    return value
+        elif isinstance(value, list | tuple) and tuple in arguments:
+            return tuple(map(of_item, value) if of_item is not None else value)
+        return value
+
+    return convert
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -105,15 +158,6 @@ def _is_record(kind: Any) -> TypeGuard[type]:
     return isinstance(kind, type) and is_dataclass(kind)
 
 
-def _needed(record: type) -> set[str]:
-    """Returns the keys of the fields that have no default."""
-    return {
-        key_of(field)
-        for field in fields(record)
-        if field.default is MISSING and field.default_factory is MISSING
-    }
-
-
 def _default(field: Field[Any]) -> Any:
     """Returns the default of a field as plain data; None if it has none."""
     if field.default_factory is not MISSING:
@@ -123,16 +167,3 @@ def _default(field: Field[Any]) -> Any:
     if isinstance(field.default, tuple):
         return list(field.default)
     return field.default
-
-
-def _type_of(record: type, field: Field[Any]) -> Any:
-    """Returns the type of a field, without the bounds of its values."""
-    kind = _hints(record)[field.name]
-    if get_origin(kind) is Annotated:
-        return get_args(kind)[0]
-    return kind
-
-
-@cache
-def _hints(record: type) -> dict[str, Any]:
-    return get_type_hints(record, include_extras=True)
