@@ -13,6 +13,7 @@ from ablate.records import (
 )
 from ablate.records.stored import DeviceCosts
 from ablate.store.comparisons import without_split
+from ablate.store.database import patient
 from ablate.store.results import COSTS
 from ablate.store.sql_tables import (
     architectures,
@@ -32,6 +33,7 @@ class CostReader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @patient
     def counted(self, revision: int) -> dict[str, Cost]:
         """Returns costs by architecture hash, for one revision of the rules."""
         query = select(
@@ -40,6 +42,7 @@ class CostReader:
         with self._engine.connect() as connection:
             return {row[0]: Cost(*row[1:]) for row in connection.execute(query)}
 
+    @patient
     def seconds_per_flop_epoch(self, data: Mapping[str, Any]) -> float | None:
         """Returns the measured seconds per epoch and FLOP on these data.
 
@@ -69,6 +72,7 @@ class CostReader:
             return rates[len(rates) // 2]
         return None
 
+    @patient
     def used(self, name: str = "") -> Used:
         """Returns what the runs of a study have used so far; of all, without a name.
 
@@ -101,6 +105,7 @@ class CostReader:
             seconds, joules = connection.execute(sums).one()
         return Used(trials_begun, seconds or 0.0, joules or 0.0)
 
+    @patient
     def by_device(self, name: str) -> list[DeviceCosts]:
         """Returns what a study's training cost, by device."""
         last = (

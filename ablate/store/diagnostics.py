@@ -15,6 +15,7 @@ from ablate.records import (
 )
 from ablate.records.stored import LayerValue
 from ablate.store.comparisons import CHUNK
+from ablate.store.database import patient
 from ablate.store.sql_tables import (
     cell_trials,
     cells,
@@ -33,6 +34,7 @@ class DiagnosticReader:
         self._engine = engine
         self._studies = studies
 
+    @patient
     def names(self, name: str) -> list[str]:
         """Returns the diagnostics stored for a study. Raises UnknownName."""
         self._studies.get(name)
@@ -50,6 +52,7 @@ class DiagnosticReader:
         with self._engine.connect() as connection:
             return sorted(connection.execute(query).scalars())
 
+    @patient
     def layers(self, name: str, diagnostic: str) -> list[LayerValue]:
         """Returns a diagnostic of a study's completed trials at its last epoch.
 
@@ -112,6 +115,7 @@ class DiagnosticReader:
                 for row in connection.execute(query)
             ]
 
+    @patient
     def of_trial(self, trial: str) -> dict[str, dict[int, Any]]:
         """Returns the diagnostics of a trial, each at its last epoch.
 
@@ -147,6 +151,7 @@ class DiagnosticReader:
             by_layer[row.layer] = row.numbers if row.value is None else row.value
         return values
 
+    @patient
     def measurements(self, hashes: Sequence[str]) -> dict[str, list[Measurement]]:
         """Returns the diagnostics of trials, by trial and in the order of epochs."""
         query = (
@@ -172,6 +177,7 @@ class DiagnosticReader:
                     measured.setdefault(key, []).append(measurement)
         return measured
 
+    @patient
     def undiagnosed(self, name: str, names: Sequence[str]) -> int:
         """Counts completed trials in which one of these diagnostics was not taken."""
         query = (

@@ -38,6 +38,7 @@ class IdentityReader:
             rows = connection.execute(select(sources.c.identity, sources.c.files))
             return {row[0]: row[1] for row in rows}
 
+    @patient
     def last_versions(self) -> dict[str, str]:
         """Returns the versions of Python, torch and timm in the last run; {} without one."""
         query = (
@@ -49,6 +50,7 @@ class IdentityReader:
             row = connection.execute(query).mappings().first()
         return dict(row) if row else {}
 
+    @patient
     def trained(self, most: int) -> list[TrainedIdentity]:
         """Returns what the latest trials that ended were trained from."""
         query = (

@@ -19,6 +19,7 @@ from ablate.store.database import (
     LostConnection,
     kind_of,
     open_reader,
+    patient,
     sqlite_file,
 )
 from ablate.store.diagnostics import DiagnosticReader
@@ -104,6 +105,7 @@ class Reader:
             except DamagedStore as damage:
                 raise damage from error
 
+    @patient
     def store_id(self) -> str:
         """Returns the ID of the store; empty if nothing was trained yet.
 

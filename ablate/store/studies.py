@@ -25,6 +25,7 @@ from ablate.records import (
     base_name,
 )
 from ablate.store.correct_images import images_of
+from ablate.store.database import patient
 from ablate.store.lineages import Declaration, declare
 from ablate.store.results import final_values, read_results
 from ablate.store.space_data import from_data
@@ -73,6 +74,7 @@ class StudyReader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @patient
     def all(self) -> list[StudyStatus]:
         """Returns all studies, the most recent one last."""
         counts = (
@@ -96,6 +98,7 @@ class StudyReader:
                 by_study.setdefault(count.study_id, []).append(count)
         return [_status(row, by_study.get(row["id"], [])) for row in rows]
 
+    @patient
     def get(self, name: str) -> StudyStatus:
         """Returns one study. Raises UnknownName, which suggests the nearest name."""
         by_name = {study.name: study for study in self.all()}
@@ -114,12 +117,14 @@ class StudyReader:
             )
         return by_name[name]
 
+    @patient
     def names(self) -> dict[int, str]:
         """Returns the names of all studies, by their numbers."""
         with self._engine.connect() as connection:
             rows = connection.execute(select(studies.c.id, studies.c.name)).all()
         return {row.id: row.name for row in rows}
 
+    @patient
     def target(self, word: str) -> tuple[str, str | None]:
         """Resolves a word to a study or to a trial.
 
@@ -155,6 +160,7 @@ class StudyReader:
             )
         return str(matches[0][0]), str(matches[0][1])
 
+    @patient
     def generations(self, name: str) -> list[tuple[str, dict[str, Any]]]:
         """Returns the names and spaces of all generations of a study, the first first."""
         base = base_name(name)
@@ -166,6 +172,7 @@ class StudyReader:
                 if base_name(row.name) == base
             ]
 
+    @patient
     def relatives(self, name: str) -> list[str]:
         """Returns the names of the other studies that compare the same rows.
 
@@ -185,6 +192,7 @@ class StudyReader:
             names = connection.execute(query).scalars().all()
         return [other for other in names if base_name(other) != base]
 
+    @patient
     def results(self, name: str) -> StudyResults:
         """Returns all cells of a study with their known results. Raises UnknownName."""
         self.get(name)
@@ -196,6 +204,7 @@ class StudyReader:
             )
             return read_results(connection, dict(study))
 
+    @patient
     def values(self, name: str, metric: Metric) -> dict[int, dict[int, float]]:
         """Returns the final values of any metric, by row and seed.
 
@@ -220,6 +229,7 @@ class StudyReader:
                 by_row.setdefault(row, {})[seed] = by_trial[trial]
         return by_row
 
+    @patient
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:
         """Returns which test images trials get right, by row and seed.
 
@@ -229,6 +239,7 @@ class StudyReader:
         with self._engine.connect() as connection:
             return images_of(connection, name)
 
+    @patient
     def wide(self, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Returns column names and rows of a study's wide view, by cell and seed.
 
@@ -244,6 +255,7 @@ class StudyReader:
             )
             return list(rows.keys()), [tuple(row) for row in rows]
 
+    @patient
     def declaration(self, plan: Plan) -> Declaration:
         """Returns what becomes of a study that is declared now.
 
@@ -253,6 +265,7 @@ class StudyReader:
         with self._engine.connect() as connection:
             return declare(connection, plan)
 
+    @patient
     def proposed(
         self, name: str, *, only_known: bool = False
     ) -> list[dict[str, Level]]:

@@ -63,6 +63,7 @@ class TrialReader:
         self._engine = engine
         self._studies = studies
 
+    @patient
     def of(self, name: str) -> list[TrialRow]:
         """Returns the trials of a study, by row and seed."""
         tries = (
@@ -128,6 +129,7 @@ class TrialReader:
                 for row in connection.execute(query)
             ]
 
+    @patient
     def get(self, text: str) -> StoredTrial:
         """Returns a trial by its hash or a prefix of it. Raises UnknownName."""
         study, key = self._studies.target(text)
@@ -197,6 +199,7 @@ class TrialReader:
                     )
         return trials_known
 
+    @patient
     def attempts(self, trial: str) -> list[Attempt]:
         """Returns all attempts at a trial, in their order."""
         with self._engine.connect() as connection:
@@ -207,6 +210,7 @@ class TrialReader:
             )
             return [Attempt(**row) for row in rows.mappings()]
 
+    @patient
     def circumstances(self, name: str) -> list[Circumstances]:
         """Returns what each completed trial of a study ran on.
 
@@ -245,6 +249,7 @@ class TrialReader:
         check_complete(name, "the attempts", map(tuple, rows))
         return [Circumstances(**row._mapping) for row in rows]
 
+    @patient
     def statuses(self) -> dict[str, tuple[Status, str]]:
         """Returns the state of each trial in a study, and the name of one study."""
         query = (
@@ -259,6 +264,7 @@ class TrialReader:
                 for key, state, name in connection.execute(query)
             }
 
+    @patient
     def trained(self, name: str) -> list[Trained]:
         """Returns the trials of a study, each once."""
         query = (
