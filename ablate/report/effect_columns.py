@@ -50,13 +50,25 @@ class EarlierVerdict(TypedDict):
     n: int
 
 
-def effect_columns(metric: Metric, unit: Unit) -> list[Column[Effect]]:
+def effect_columns(
+    metric: Metric, unit: Unit, *, counted: bool = True
+) -> list[Column[Effect]]:
     """Returns the columns of a table of effects.
 
     Args:
         metric: what the differences are of.
         unit: the unit of the FLOPs.
+        counted: whether FLOPs are known; a trainer may have none to count.
     """
+    costs: list[Column[Effect]] = []
+    if counted:
+        costs.append(
+            Column(
+                heading=f"Δ FLOPs ({unit.letter})",
+                text=lambda effect: _delta_flops(effect, unit),
+                right=True,
+            )
+        )
     return [
         Column("row", lambda effect: effect.row, heading="row", right=True, kind=int),
         Column("against", lambda effect: effect.against, kind=int),
@@ -97,11 +109,7 @@ def effect_columns(metric: Metric, unit: Unit) -> list[Column[Effect]]:
             about="below 0.05: helps or hurts",
         ),
         Column("p_same", _p_same, kind=float | None, about="below 0.05: no difference"),
-        Column(
-            heading=f"Δ FLOPs ({unit.letter})",
-            text=lambda effect: _delta_flops(effect, unit),
-            right=True,
-        ),
+        *costs,
         Column(
             "verdict",
             lambda effect: str(effect.verdict),

@@ -136,7 +136,11 @@ def effects_table(
         notes.append(exploratory(declared))
     unit = unit_for(abs(effect.delta_flops or 0) for effect in effects)
     return tabulate(
-        effect_columns(results.metric, unit),
+        effect_columns(
+            results.metric,
+            unit,
+            counted=any(effect.delta_flops is not None for effect in effects),
+        ),
         effects,
         title=results.question,
         notes=notes,

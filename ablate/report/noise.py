@@ -421,14 +421,6 @@ class Family:
         half = quantile * float(self.found.error[row])
         return mean - half, mean + half
 
-    def level_of_one(self, level: float) -> float:
-        """Returns the level of one comparison in the family at this level.
-
-        It is that of Student's t with the pooled degrees of freedom.
-        """
-        quantile = self.null.quantile(level, self.tested)
-        return 2 * float(student.probability(self.pooled_freedom, -quantile))
-
     def tests(self, margin: float, level: float) -> list[RowTest | None]:
         """Returns the test of each row; None if it has no noise.
 

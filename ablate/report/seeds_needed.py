@@ -16,7 +16,8 @@ DRAWS = 1000
 # The chance that is even in truth, by the number of seeds: with few of them, undecided
 # rows are often those whose noise looks smaller than it is. Chosen by simulation
 # (`decided_by_further` in benchmarks/trust.py).
-EVEN = {2: 0.65, 3: 0.58}
+EVEN = {2: 0.65, 3: 0.58, 4: 0.52}
+EVEN_WITH_MORE = 0.48
 # At so many numbers of seeds, and for so many rows, scores are simulated.
 SIZES = 5
 MOST_ROWS = 20
@@ -30,7 +31,7 @@ def seeds_needed(family: Family, row: int, margin: float, level: float) -> int:
     Enough is an even chance of a conclusive verdict. Returns one more than `MOST` if
     that many are not enough.
     """
-    even = EVEN.get(family.counts[row], 0.5)
+    even = EVEN.get(family.counts[row], EVEN_WITH_MORE)
     enough = np.flatnonzero(chances(family, row, margin, level) >= even)
     if len(enough):
         return int(enough[0]) + 1

@@ -100,9 +100,10 @@ def chart(
                 f"{name} is for {' and '.join(readers)}, not for {of}; leave it out"
             )
     results, declared = study.read()
-    names = [known.name for known in results.metrics]
-    if metric and metric not in names:
-        raise UnknownName(unknown("metric", metric, names))
+    by_name = {known.name: known for known in results.metrics}
+    if metric and metric not in by_name:
+        raise UnknownName(unknown("metric", metric, by_name))
+    measured = by_name.get(metric or "", results.metric).measured
     if of == "metric" and not by:
         raise AblateError(
             f"the chart of a metric needs a factor: {option('by')} FACTOR, one of"
@@ -139,11 +140,9 @@ def chart(
             "Contributions",
         ),
         "pareto": front,
-        "curves": lambda: curves_chart(
-            results, curves(study), metric or results.metric.measured, rows
-        ),
+        "curves": lambda: curves_chart(results, curves(study), measured, rows),
         "differences": lambda: differences_chart(
-            results, curves(study), metric or results.metric.measured, rows
+            results, curves(study), measured, rows
         ),
         "importance": lambda: charts.importance_chart(
             results, study.effects_table("importance").data

@@ -475,3 +475,13 @@ def test_effects_of_factors_say_why_their_noise_is_pooled(trust: ModuleType) -> 
         notes = " ".join(table.notes)
         assert ("a cell lacks one of them" in notes) is is_pooled
         assert ("computed seed by seed" in notes) is not is_pooled
+
+
+def test_a_trainer_without_costs_has_no_column_for_them(trust: ModuleType) -> None:
+    results = study(trust, [[70.0, 71.0, 72.5], [73.0, 75.0, 74.0]])
+    table = effects_table.effects_table(results, effects(results, 0.5), 0.5)
+    assert "Δ FLOPs" in " ".join(table.columns)
+    cells = tuple(replace(cell, cost=None) for cell in results.cells)
+    results = replace(results, cells=cells)
+    table = effects_table.effects_table(results, effects(results, 0.5), 0.5)
+    assert "Δ FLOPs" not in " ".join(table.columns)

@@ -189,3 +189,12 @@ def test_a_column_has_at_most_twenty_characters(tmp_path: Path) -> None:
     with pytest.raises(SpaceError, match="give the metric a shorter name"):
         space.load(OWN, "own.yaml")
     registry.clear()
+
+
+def test_a_curve_of_the_mean_is_that_of_its_metric(options: Options) -> None:
+    study = trained(TEXT, options)
+    of_mean = study_charts.chart(study, "curves", metric="top1_last4")
+    of_last = study_charts.chart(study, "curves", metric="top1")
+    assert of_mean == of_last
+    assert isinstance(of_mean, Chart)
+    assert len(of_mean.series[0].x) == 6
