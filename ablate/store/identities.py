@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine, select
 
-from ablate.records import (
-    WITH_RESULT,
-    Status,
-)
+from ablate.records import WITH_RESULT, Status
 from ablate.records.stored import TrainedIdentity
 from ablate.store.database import patient
 from ablate.store.sql_tables import (

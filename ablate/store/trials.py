@@ -104,6 +104,9 @@ class TrialReader:
             ).first()
             if study is None:
                 return []
+            # Before the values, because a writer may be active: a trial that is seen as
+            # completed has its values.
+            rows = connection.execute(query).all()
             values = {
                 metric.name: final_values(connection, metric, study.id)
                 for metric in metrics_of(study.space)
@@ -126,7 +129,7 @@ class TrialReader:
                     error=(row.error or "").strip().rpartition("\n")[2],
                     weights=row.weights or "",
                 )
-                for row in connection.execute(query)
+                for row in rows
             ]
 
     @patient
