@@ -147,7 +147,7 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
             known = reader.trials.known([row.trial])[row.trial]
             told = [epoch.metrics["top1"] for epoch in known.epochs]
             (chosen,) = reader.query(
-                f"SELECT selected_epoch FROM trials WHERE hash = '{row['trial']}'"
+                f"SELECT selected_epoch FROM trials WHERE hash = '{row.trial}'"
             )[1]
             assert chosen[0] == told.index(max(told)) + 1
             assert known.final["top1"] == row["top1"]
