@@ -150,9 +150,9 @@ def test_the_store_has_the_tested_numbers(options: Options) -> None:
                 f"SELECT selected_epoch FROM trials WHERE hash = '{row.trial}'"
             )[1]
             assert chosen[0] == told.index(max(told)) + 1
-            assert known.final["top1"] == row["top1"]
-            assert row["top1"] * 50 / 100 == pytest.approx(
-                round(row["top1"] * 50 / 100)
+            assert known.final["top1"] == row.metrics["top1"]
+            assert row.metrics["top1"] * 50 / 100 == pytest.approx(
+                round(row.metrics["top1"] * 50 / 100)
             ), "a share of the 50 test images"
     assert (
         "weights of the epoch that is best on 20 % held-out training images"
