@@ -327,7 +327,12 @@ def decided_by_further(count: int, rows: int, seeds: int, size: float) -> float:
     decided: list[bool] = []
     while len(decided) < count:
         before = drawn(generator, means, seeds)
-        first = effects(made(before, names(rows + 1)), MARGIN)[0]
+        results = made(before, names(rows + 1))
+        # A prediction takes longer than a verdict.
+        quick = effects(results, MARGIN, predict=False)[0]
+        if quick.verdict is not Verdict.INCONCLUSIVE:
+            continue
+        first = effects(results, MARGIN)[0]
         if first.further is None or first.further > MOST:
             continue
         both = np.concatenate([before, drawn(generator, means, first.further)], axis=1)
