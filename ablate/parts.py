@@ -771,6 +771,12 @@ def _check_metric(metric: Metric) -> None:
             f"metric '{metric.name}': a name has letters, digits and _ only, begins with"
             " a letter, and has at most 20 characters"
         )
+    if metric.of or metric.over != 1:
+        raise AblateError(
+            f"metric '{metric.name}': a mean over the last epochs is declared in the"
+            f" space, as metric: {{{metric.of or metric.name}: {{over: {metric.over}}}}};"
+            " leave out of= and over="
+        )
     if metric.name.lower() in RESERVED:
         raise AblateError(
             f"metric '{metric.name}': the store has a column of this name; use another"

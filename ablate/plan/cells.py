@@ -360,6 +360,12 @@ def _recipe(
             f" recipe.{'steps' if recipe.steps else 'images'}"
         )
     recipe = recipe.in_epochs(images)
+    over = space.criterion.compared.over
+    if recipe.epochs < over:
+        raise Infeasible(
+            f"a mean over the last {over} epochs (metric) needs as many, and a trial has"
+            f" {recipe.epochs}; write over: {recipe.epochs} at most, or a longer training"
+        )
     if space.warmup_fits and "recipe.warmup_epochs" not in levels:
         recipe = recipe.fitted()
     if recipe.refusal():

@@ -94,10 +94,13 @@ def _critical(
     simulated = min(rows, MOST_ROWS)
     # Scores are nearly straight lines over the reciprocal of the degrees of freedom.
     known = np.unique(np.geomspace(size[0], size[-1], SIZES).round().astype(int))[::-1]
-    scores = [
+    simulated_scores = [
         null_of(np.ones((simulated, number), dtype=bool)).quantile(level, rows)
         for number in known
     ]
+    # A simulation has too few draws for a very small level.
+    by_bonferroni = student.quantile(rows * (known - 1), 1 - level / rows / 2)
+    scores = np.where(np.isfinite(simulated_scores), simulated_scores, by_bonferroni)
     score = np.interp(1 / (size - 1), 1 / (known - 1), scores)
     if family.found.alone[row]:
         # It is tested by its own seeds alone, at the level that this score has.

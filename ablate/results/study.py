@@ -230,14 +230,13 @@ class Study:
         from ablate.report.last_epochs import EPOCHS, last_epochs_note
 
         metric = results.metric
-        epochs = [
-            declared.recipe.epochs,
-            *declared.factors.levels.get("recipe.epochs", ()),
-        ]
         # With a validation split, the epochs are not measured on the test images.
-        if metric.of or declared.data.validation or min(map(int, epochs)) < 2 * EPOCHS:
+        if metric.of or declared.data.validation:
             return []
         with Reader(self.store) as reader:
+            trials = reader.trials.of(self.name)
+            if min(trial.epochs for trial in trials) < 2 * EPOCHS:
+                return []
             mean = reader.studies.values(self.name, metric.over_last(EPOCHS))
         last = {cell.index: cell.values for cell in results.cells}
         return last_epochs_note(metric, last, mean)

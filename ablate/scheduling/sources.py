@@ -132,7 +132,10 @@ def make_source(
             full_plan,
             plan,
             generation,
-            stored.known_without_epochs,
+            # A mean over the last epochs is computed from them.
+            stored.known
+            if space.criterion.compared.of
+            else stored.known_without_epochs,
             stored.add,
         )
     if space.strategy is not None:

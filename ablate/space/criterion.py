@@ -30,6 +30,12 @@ def read_criterion(
     compared = next((metric for metric in metrics if metric.name == name), None)
     if over is not None and compared is not None:
         mean = compared.over_last(over)
+        if any(metric.name == mean.name for metric in metrics):
+            context.wrong(
+                ("metric", name, "over"),
+                f"the column of this mean is called {mean.name}, and there is a metric of"
+                " this name; give that metric another name",
+            )
         name, metrics = mean.name, (*metrics, mean)
         _, *costs = objectives.items()
         objectives = {name: direction, **dict(costs)}
@@ -165,6 +171,14 @@ def check_over(context: Context, space: Space) -> None:
             "with data.validation, each epoch is measured on the validation split, and"
             " the test images once, at the end; leave out `over` or data.validation",
         )
+    lengths = ("recipe.steps", "recipe.images")
+    if (
+        space.recipe.steps
+        or space.recipe.images
+        or {*lengths} & {*space.factors.levels}
+    ):
+        # The plan knows how many epochs they are.
+        return
     levels = space.factors.levels.get("recipe.epochs", (space.recipe.epochs,))
     fewest = min(int(epochs) for epochs in levels)
     if fewest < metric.over:

@@ -8,9 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 
 from ablate.budget import Used
-from ablate.records import (
-    Cost,
-)
+from ablate.records import Cost
 from ablate.records.stored import DeviceCosts
 from ablate.store.comparisons import without_split
 from ablate.store.database import patient

@@ -9,10 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 
 from ablate.errors import UnknownName, unknown
-from ablate.records import (
-    Measurement,
-    Status,
-)
+from ablate.records import Measurement, Status
 from ablate.records.stored import LayerValue
 from ablate.store.comparisons import CHUNK
 from ablate.store.database import patient

@@ -419,3 +419,10 @@ def test_the_table_says_that_row_0_is_why_all_rows_stand_alone(
     assert note.endswith(
         "the results of row 0 vary much more than those of the other rows."
     )
+
+
+def test_seeds_are_named_at_levels_that_no_simulation_reaches() -> None:
+    values = drawn(3, 3)
+    values[1] += 0.8
+    likely = chances(family(values), 0, 0.5, 1e-6)
+    assert likely[-1] > 0.5

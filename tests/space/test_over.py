@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ablate import pipeline, space
-from ablate.errors import SpaceError
+from ablate.errors import AblateError, SpaceError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.own import registry
 from ablate.pipeline import Options
@@ -17,6 +18,7 @@ from ablate.records import Epoch, Known, Metric, Status, Trial
 from ablate.records.changes import changes
 from ablate.records.plain import to_data
 from ablate.report.charts import Chart
+from ablate.report.verdicts import Verdict
 from ablate.results import study_charts
 from ablate.results.study import Study
 from ablate.scheduling.outcomes import outcome_of
@@ -168,27 +170,61 @@ import ablate
 
 @ablate.trainer(
     factors={"depth": [1, 2]},
-    metrics=[ablate.Metric("a_metric_of_twenty_c", direction="max")],
+    metrics=[METRICS],
 )
 def deep(trial):
     for epoch in trial.epochs():
-        trial.report(a_metric_of_twenty_c=1.0)
+        trial.report(acc=1.0)
 """
 OWN = """
 question: Does depth help?
 trainer: deep
 factors: {depth: [1, 2]}
 recipe: {epochs: 12}
-metric: {a_metric_of_twenty_c: {over: 10}}
+metric: {NAME: {over: 10}}
 """
 
 
-def test_a_column_has_at_most_twenty_characters(tmp_path: Path) -> None:
-    (tmp_path / "deep.py").write_text(TRAINER)
-    registry.load_file(tmp_path / "deep.py")
-    with pytest.raises(SpaceError, match="give the metric a shorter name"):
-        space.load(OWN, "own.yaml")
+@pytest.fixture
+def own_parts() -> Iterator[None]:
+    """Parts that a test declares are forgotten after it."""
+    yield
     registry.clear()
+
+
+@pytest.mark.usefixtures("own_parts")
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (
+            'ablate.Metric("acc_of_twenty_letters"[:20], direction="max")',
+            "shorter name",
+        ),
+        (
+            'ablate.Metric("acc", direction="max"), '
+            'ablate.Metric("acc_last10", direction="max")',
+            "there is a metric of this name",
+        ),
+    ],
+)
+def test_the_mean_has_a_name_of_its_own(
+    tmp_path: Path, metrics: str, message: str
+) -> None:
+    file = tmp_path / f"deep_{message.replace(' ', '_')}.py"
+    file.write_text(TRAINER.replace("METRICS", metrics))
+    registry.load_file(file)
+    name = "acc" if "acc_last10" in metrics else "acc_of_twenty_letters"[:20]
+    with pytest.raises(SpaceError, match=message):
+        space.load(OWN.replace("NAME", name), "own.yaml")
+
+
+@pytest.mark.usefixtures("own_parts")
+def test_a_trainer_does_not_declare_a_mean(tmp_path: Path) -> None:
+    metric = 'ablate.Metric("mean", direction="max", of="acc", over=3)'
+    file = tmp_path / "deep_mean.py"
+    file.write_text(TRAINER.replace("METRICS", metric))
+    with pytest.raises(AblateError, match=r"metric: \{acc: \{over: 3\}\}"):
+        registry.load_file(file)
 
 
 def test_a_curve_of_the_mean_is_that_of_its_metric(options: Options) -> None:
@@ -198,3 +234,41 @@ def test_a_curve_of_the_mean_is_that_of_its_metric(options: Options) -> None:
     assert of_mean == of_last
     assert isinstance(of_mean, Chart)
     assert len(of_mean.series[0].x) == 6
+
+
+def noisy(trial: Trial, number: int) -> Epoch:
+    """An epoch in which a shortcut helps by 5 points, with a little noise."""
+    helps = 5.0 * int(trial.architecture.settings.get("shortcuts.count", 0))
+    noise = int(trial.hash[:4], 16) / 2**16
+    epoch = curve(trial, number)
+    return replace(epoch, metrics={**epoch.metrics, "top1": 50 + helps + noise})
+
+
+@pytest.mark.parametrize("metric", ["metric: {top1: {over: 4}}", "metric: {top1: max}"])
+def test_seeds_are_added_until_the_mean_is_decided(
+    options: Options, metric: str
+) -> None:
+    text = TEXT.replace("seeds: 3", "seeds: {until_decided: 12, start: 4, step: 4}")
+    text = text.replace("metric: {top1: {over: 4}}", metric)
+    declared = space.load(text, "over.yaml")
+    outcome = pipeline.run(
+        declared, "over.yaml", options, executor=SimulatedExecutor(noisy)
+    )
+    # A clear effect needs no seed beyond the first look.
+    assert outcome.trained == 8
+    (effect,) = Study("over", options.url).effects()
+    assert effect.verdict is Verdict.HELPS
+
+
+@pytest.mark.parametrize("length", ["steps: 6", "images: 300"])
+def test_a_length_in_steps_is_counted_in_epochs(options: Options, length: str) -> None:
+    """100 images make two steps of 50, so that both are three epochs."""
+    text = TEXT.replace("epochs: 6", length)
+    with pytest.raises(AblateError, match="a trial has 3; write over: 3 at most"):
+        pipeline.preview(space.load(text, "over.yaml"), options.url)
+    longer = text.replace("steps: 6", "steps: 50").replace(
+        "images: 300", "images: 2500"
+    )
+    longer = longer.replace("over: 4", "over: 22")
+    planned = pipeline.preview(space.load(longer, "over.yaml"), options.url).plan.cells
+    assert [cell.feasible for cell in planned] == [True, True]
