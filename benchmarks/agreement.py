@@ -21,12 +21,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 from machine import machine_text
-from made_up import SAID, Vector, made
+from made_up import SAID, Vector, decided, made, planned
 
-from ablate.records import Level, StudyResults
+from ablate.records import FIRST_LEVEL, Generation, Level, Looks, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.pairing import seed_share
@@ -40,6 +41,46 @@ SPACE = "benchmarks/agreement.yaml"
 # The numbers of seeds of the studies that are drawn.
 FEW = (3, 5)
 MARGIN = 0.5
+
+
+@dataclass(frozen=True)
+class Design:
+    """How many seeds a study has.
+
+    Attributes:
+        name: as it stands under `seeds:`.
+        looks: of a study with the same seeds for all rows, there is one.
+        baseline: seeds of row 0, if they are not those of the other rows.
+    """
+
+    name: str
+    looks: Looks
+    baseline: int | None = None
+
+    @property
+    def most(self) -> int:
+        return max(self.looks.most, self.baseline or 0)
+
+
+def equal(seeds: int, baseline: int | None = None) -> Design:
+    name = f"{{count: {seeds}, baseline: {baseline}}}" if baseline else str(seeds)
+    # The only look has the whole level.
+    return Design(name, Looks(seeds, seeds, 1), baseline)
+
+
+DESIGNS = (
+    equal(3),
+    equal(4),
+    equal(5),
+    equal(3, 6),
+    equal(3, 10),
+    equal(4, 8),
+    Design("{until_decided: 6}", Looks(3, 6, 3)),
+    Design("{until_decided: 6, baseline: 8}", Looks(3, 6, 3), 8),
+    Design("{until_decided: 12}", Looks(3, 12, 3)),
+)
+# The rows whose effects are found with few seeds.
+LARGEST = (5, 6)
 
 
 def train(store: str) -> None:
@@ -98,6 +139,95 @@ def without_effects(values: Vector, chosen: Vector) -> Vector:
 
 def with_effects(values: Vector, chosen: Vector) -> Vector:
     return values[:, chosen]
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What studies of a design reach.
+
+    Attributes:
+        trials: their mean number.
+        largest: the share that finds each of the largest effects.
+        false: the share with a false verdict, after each row is shifted to the mean of
+            row 0.
+    """
+
+    trials: float
+    largest: tuple[float, ...]
+    false: float
+
+
+def reached(values: Vector, design: Design, count: int) -> Reached:
+    """Draws studies of a design. Row 0 has more of the drawn seeds than the others."""
+    generator = np.random.default_rng(design.most)
+    plan = planned(len(values), design.looks, MARGIN, design.baseline)
+    hits = np.zeros(len(LARGEST))
+    trials = wrong = 0
+    for _ in range(count):
+        chosen = generator.choice(values.shape[1], design.most, replace=False)
+        by_row, used = decided(plan, values[:, chosen], Generation())
+        hits += [by_row[row - 1].verdict in SAID for row in LARGEST]
+        trials += used
+        null = np.zeros((len(values), design.most))
+        null[0] = without_effects(values, chosen)[0]
+        few = chosen[: design.looks.most]
+        null[1:, : len(few)] = without_effects(values, few)[1:]
+        by_row, _ = decided(plan, null, Generation())
+        wrong += any(effect.verdict in SAID for effect in by_row)
+    return Reached(
+        trials=trials / count, largest=tuple(hits / count), false=wrong / count
+    )
+
+
+def reached_with_known_noise(values: Vector, seeds: int, count: int) -> list[float]:
+    """How often the largest effects are found if the noise of each row is known.
+
+    It is that of the differences over all seeds. The limit is Bonferroni's.
+    """
+    generator = np.random.default_rng(seeds)
+    differences = values[1:] - values[0]
+    error = differences.std(axis=1, ddof=1) / math.sqrt(seeds)
+    limit = NormalDist().inv_cdf(1 - FIRST_LEVEL / 2 / len(differences))
+    hits = np.zeros(len(differences))
+    for _ in range(count):
+        chosen = generator.choice(values.shape[1], seeds, replace=False)
+        hits += np.abs(differences[:, chosen].mean(axis=1)) > limit * error
+    return [hits[row - 1] / count for row in LARGEST]
+
+
+def design_lines(values: Vector, count: int) -> list[str]:
+    """Returns how many trials it takes to find the largest effects."""
+    lines = [
+        "## Fewer trials",
+        "",
+        (
+            "How often the two largest effects are found, by what stands under `seeds:`,"
+            " and in how many studies without effects a verdict is false."
+        ),
+        "",
+        "| seeds | trials | found, row 5 | found, row 6 | false |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for design in DESIGNS:
+        result = reached(values, design, count)
+        shares = " | ".join(map(percent, (*result.largest, result.false)))
+        lines.append(f"| `{design.name}` | {result.trials:.0f} | {shares} |")
+    known = {
+        seeds: " and ".join(
+            map(percent, reached_with_known_noise(values, seeds, count))
+        )
+        for seeds in FEW
+    }
+    return [
+        *lines,
+        "",
+        (
+            "A test that knows the noise of each difference finds them in"
+            f" {known[3]} (3 seeds, {3 * len(values)} trials) and {known[5]} (5 seeds,"
+            f" {5 * len(values)} trials) of studies."
+        ),
+        "",
+    ]
 
 
 @dataclass(frozen=True)
@@ -205,6 +335,7 @@ def report(changes: Sequence[str], values: Vector, count: int) -> str:
             " ([statistics.md](../statistics.md#noise-and-tests))."
         ),
         "",
+        *design_lines(values, count),
         f"Command: `make agreement WRITE=1`, {machine_text()}.",
         "",
     ]

@@ -9,8 +9,35 @@ from typing import Any
 
 import numpy as np
 
-from ablate.records import CellResult, Cost, Level, Status, StudyResults
+from ablate.records import (
+    Architecture,
+    Cell,
+    CellResult,
+    Claim,
+    Cost,
+    Criterion,
+    Data,
+    Design,
+    Factors,
+    Generation,
+    Known,
+    Level,
+    Looks,
+    Network,
+    Plan,
+    Recipe,
+    Resources,
+    Scheduler,
+    Seeds,
+    Space,
+    Status,
+    StudyResults,
+    Trial,
+)
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict
+from ablate.scheduling.until_decided import granted, results_of
 from ablate.tasks import classification
 
 # Spread of seeds that all cells share, and of a single training beside, in points: as
@@ -185,3 +212,100 @@ def in_steps(values: Vector, images: int) -> Vector:
 
 def names(count: int) -> list[dict[str, Level]]:
     return [{"cell": number} for number in range(count)]
+
+
+def planned(
+    cells: int, looks: Looks, margin: float = MARGIN, baseline: int | None = None
+) -> Plan:
+    """A plan of cells that have as many seeds as they may come to.
+
+    Args:
+        baseline: the number of seeds of row 0, if it is not that of the others.
+    """
+    recipe, data = (
+        Recipe(),
+        Data(name="digits", path="", image_size=8, channels=1, classes=10),
+    )
+    space = Space(
+        name="made-up",
+        named=True,
+        document="",
+        claim=Claim(question=""),
+        network=Network(backbone="vit"),
+        factors=Factors(
+            levels={"cell": tuple(range(cells))},
+            fixed={},
+            baseline={"cell": 0},
+            full={"cell": cells - 1},
+        ),
+        design=Design(),
+        seeds=Seeds(numbers=tuple(range(looks.most)), looks=looks, baseline=baseline),
+        data=data,
+        recipe=recipe,
+        criterion=Criterion(
+            metric="top1",
+            direction="max",
+            metrics=classification.METRICS,
+            margin=margin,
+        ),
+        resources=Resources(),
+        scheduler=Scheduler(),
+    )
+    return Plan(
+        space,
+        tuple(
+            Cell(
+                number,
+                {"cell": number},
+                "variant" if number else "reference",
+                architecture=(
+                    architecture := Architecture(
+                        backbone="vit",
+                        image_size=8,
+                        channels=1,
+                        classes=10,
+                        settings={"cell": number},
+                    )
+                ),
+                cost=Cost(
+                    params=1, flops=1, flops_paper=1, activations=1, elementwise=1
+                ),
+                trials=tuple(
+                    Trial(
+                        architecture=architecture, recipe=recipe, data=data, seed=seed
+                    )
+                    for seed in (
+                        space.seeds.numbers if number else space.seeds.of_row_0
+                    )
+                ),
+            )
+            for number in range(cells)
+        ),
+    )
+
+
+def decided(
+    plan: Plan, values: Vector, generation: Generation
+) -> tuple[Sequence[Effect], int]:
+    """The effects of a study to which seeds are added, and its number of trials.
+
+    Args:
+        values: one row a cell and one column a seed; what is not asked for is not used.
+    """
+    known = {
+        trial.hash: Known(
+            Status.COMPLETED, (), {"top1": float(values[cell.index, trial.seed])}
+        )
+        for cell in plan.cells
+        for trial in cell.trials
+    }
+    cut, _ = granted(plan, known, generation)
+    return (
+        effects(
+            results_of(cut, known, generation),
+            plan.space.criterion.margin,
+            plan.space.seeds.looks,
+            predict=False,
+        ),
+        sum(len(cell.trials) for cell in cut.cells),
+    )

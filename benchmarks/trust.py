@@ -38,48 +38,31 @@ from made_up import (
     UNEQUAL,
     Noise,
     Proof,
+    decided,
     drawn,
     in_steps,
     made,
     names,
     normal,
+    planned,
     skewed_variants,
 )
+from row_0 import false_verdicts as false_with_extra_seeds
 from users import fooled, tunes_the_baseline_of_declared_studies, user_proofs
 
 from ablate.records import (
     FIRST_LEVEL,
     LEVEL,
-    Architecture,
-    Cell,
-    Claim,
-    Cost,
-    Criterion,
-    Data,
-    Design,
-    Factors,
     Generation,
-    Known,
     Looks,
-    Network,
-    Plan,
-    Recipe,
-    Resources,
-    Scheduler,
-    Seeds,
-    Space,
-    Status,
     StudyResults,
-    Trial,
 )
-from ablate.report.effect import paired
+from ablate.report.effect import LEAST_CHANCE, paired
 from ablate.report.effects import effects
 from ablate.report.factorial import Factorial
 from ablate.report.pareto import pareto_table
 from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, verdicts_by_holm
-from ablate.scheduling.until_decided import granted, results_of
-from ablate.tasks import classification
 
 # What other commands measure, each named below its table.
 MORE = Path(__file__).parent / "more_trust.md"
@@ -200,93 +183,28 @@ def false_same(
     return wrong / count
 
 
-def planned(cells: int, looks: Looks, margin: float = MARGIN) -> Plan:
-    """A plan of cells that have as many seeds as they may come to."""
-    recipe, data = (
-        Recipe(),
-        Data(name="digits", path="", image_size=8, channels=1, classes=10),
-    )
-    space = Space(
-        name="made-up",
-        named=True,
-        document="",
-        claim=Claim(question=""),
-        network=Network(backbone="vit"),
-        factors=Factors(
-            levels={"cell": tuple(range(cells))},
-            fixed={},
-            baseline={"cell": 0},
-            full={"cell": cells - 1},
-        ),
-        design=Design(),
-        seeds=Seeds(numbers=tuple(range(looks.most)), looks=looks),
-        data=data,
-        recipe=recipe,
-        criterion=Criterion(
-            metric="top1",
-            direction="max",
-            metrics=classification.METRICS,
-            margin=margin,
-        ),
-        resources=Resources(),
-        scheduler=Scheduler(),
-    )
-    return Plan(
-        space,
-        tuple(
-            Cell(
-                number,
-                {"cell": number},
-                "variant" if number else "reference",
-                architecture=(
-                    architecture := Architecture(
-                        backbone="vit",
-                        image_size=8,
-                        channels=1,
-                        classes=10,
-                        settings={"cell": number},
-                    )
-                ),
-                cost=Cost(
-                    params=1, flops=1, flops_paper=1, activations=1, elementwise=1
-                ),
-                trials=tuple(
-                    Trial(
-                        architecture=architecture, recipe=recipe, data=data, seed=seed
-                    )
-                    for seed in space.seeds.numbers
-                ),
-            )
-            for number in range(cells)
-        ),
-    )
-
-
 def until_decided(
-    count: int, means: Sequence[float], looks: Looks, margin: float = MARGIN
+    count: int,
+    means: Sequence[float],
+    looks: Looks,
+    margin: float = MARGIN,
+    noise: Noise = normal,
+    baseline: int | None = None,
 ) -> tuple[float, float]:
     """Studies to which seeds are added until each cell is decided: the share with
     `helps` or `hurts`, and the mean number of trials in per cent of all that might have
     been.
     """
     generator = np.random.default_rng(11)
-    plan, said, trials = planned(len(means), looks, margin), 0, 0
+    plan = planned(len(means), looks, margin, baseline)
+    most = max(looks.most, baseline or 0)
+    said = trials = 0
     for _ in range(count):
-        values = drawn(generator, means, looks.most)
-        known = {
-            trial.hash: Known(
-                Status.COMPLETED, (), {"top1": float(values[cell.index, trial.seed])}
-            )
-            for cell in plan.cells
-            for trial in cell.trials
-        }
-        cut, _ = granted(plan, known, Generation())
-        trials += sum(len(cell.trials) for cell in cut.cells)
-        said += any(
-            effect.verdict in SAID
-            for effect in effects(results_of(cut, known), margin, looks, predict=False)
-        )
-    return said / count, 100 * trials / count / (len(means) * looks.most)
+        values = drawn(generator, means, most, noise)
+        found, used = decided(plan, values, Generation())
+        trials += used
+        said += any(effect.verdict in SAID for effect in found)
+    return said / count, 100 * trials / count / len(plan.trials)
 
 
 def coverage_of_rows(
@@ -453,6 +371,26 @@ def printed(which: str, count: int) -> list[Proof]:
     return measured
 
 
+# Cells, seeds of a row and of row 0, and the seed's share of the variance.
+UNEQUAL_SEEDS = ((2, 3, 6, 0.0), (8, 4, 8, 0.0), (8, 4, 8, 0.8), (21, 4, 12, 0.5))
+
+
+def row_0_proofs(count: int) -> Iterator[Proof]:
+    """That row 0 may have more seeds than the other rows."""
+    for (cells, seeds, row_0, share), name in itertools.product(UNEQUAL_SEEDS, NOISES):
+        yield Proof(
+            promise=NO_FALSE_VERDICT,
+            setting=(
+                f"{cells} cells, {seeds} seeds, {row_0} of row 0, seed's share"
+                f" {share:g}, {name}"
+            ),
+            measured=false_with_extra_seeds(count, cells, seeds, row_0, share, name),
+            low=0,
+            high=0.05,
+            count=count,
+        )
+
+
 def noise_proofs(count: int, *, final: bool) -> Iterator[Proof]:
     """What is promised for eight cells under each noise."""
     for seeds, name in itertools.product((3, 5), NOISES):
@@ -501,6 +439,19 @@ def study_proofs(count: int) -> Iterator[Proof]:
         high=0.05,
         count=count,
     )
+    for baseline, (name, noise) in itertools.product((None, 9), NOISES.items()):
+        more = f", {baseline} seeds of row 0 at the start" if baseline else ""
+        yield Proof(
+            promise=wrong,
+            setting=f"8 cells, until decided, 3 to 12 seeds{more}, {name}",
+            measured=until_decided(
+                count, [0.0] * 8, looks, noise=noise, baseline=baseline
+            )[0],
+            low=0,
+            high=0.05,
+            count=count,
+        )
+    yield from row_0_proofs(count)
     share = until_decided(few, [0.0] * 21, Looks(10, 13, 3), margin=2 * NOISE)[0]
     yield Proof(
         promise=wrong,
@@ -682,6 +633,76 @@ def _beyond_line(count: int, name: str) -> str:
     return f"| {name} | {' | '.join(f'{100 * share:.1f} %' for share in shares)} |"
 
 
+# Which of seven rows differ from row 0, by so many standard deviations.
+CHANGES = {
+    "one row, 1 sd": (1, 1),
+    "one row, 2 sd": (1, 2),
+    "one row, 3 sd": (1, 3),
+    "four rows, 2 sd": (4, 2),
+}
+
+
+def _until_decided_lines(count: int) -> list[str]:
+    """What seeds until decided find, beside equal numbers of seeds for all rows."""
+    lines = [
+        "## Seeds until decided",
+        "",
+        (
+            "How often the differences of a study with seven rows are found, and with"
+            " how many trials on average. An inconclusive row gets no further seeds if"
+            " they would bring a conclusive verdict with a probability below"
+            f" {100 * LEAST_CHANCE:g} %."
+        ),
+        "",
+        f"| seeds | {' | '.join(CHANGES)} |",
+        f"| --- |{' ---: |' * len(CHANGES)}",
+    ]
+    for baseline in (None, 12):
+        more = f", baseline: {baseline}" if baseline else ""
+        cells = []
+        for rows, size in CHANGES.values():
+            share, trials = found_until_decided(count, rows, size, baseline)
+            cells.append(f"{100 * share:.0f} %, {trials:.0f}")
+        lines.append(f"| `{{until_decided: 12{more}}}` | {' | '.join(cells)} |")
+    for seeds in (5, 7, 9, 12):
+        cells = [
+            f"{100 * found_at_once(count, rows, size, seeds):.0f} %, {8 * seeds}"
+            for rows, size in CHANGES.values()
+        ]
+        lines.append(f"| {seeds} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def _means(rows: int, size: float) -> list[float]:
+    return [0.0, *[size * NOISE] * rows, *[0.0] * (7 - rows)]
+
+
+def found_until_decided(
+    count: int, rows: int, size: float, baseline: int | None
+) -> tuple[float, float]:
+    """The share of differences that are found, and the mean number of trials."""
+    generator = np.random.default_rng(12)
+    plan = planned(8, Looks(3, 12, 3), baseline=baseline)
+    hits = trials = 0
+    for _ in range(count):
+        values = drawn(generator, _means(rows, size), 12)
+        found, used = decided(plan, values, Generation())
+        hits += sum(effect.verdict is Verdict.HELPS for effect in found[:rows])
+        trials += used
+    return hits / count / rows, trials / count
+
+
+def found_at_once(count: int, rows: int, size: float, seeds: int) -> float:
+    """The share of differences that are found with equal numbers of seeds."""
+    generator = np.random.default_rng(12)
+    hits = 0
+    for _ in range(count):
+        results = made(drawn(generator, _means(rows, size), seeds), names(8))
+        found = effects(with_primary(results, ()), MARGIN, predict=False)
+        hits += sum(effect.verdict is Verdict.HELPS for effect in found[:rows])
+    return hits / count / rows
+
+
 # The first level of revision 14, which the page compares with today's.
 FORMER_LEVEL = 0.045
 
@@ -815,13 +836,7 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
             " model with seeds as a random effect."
         ),
         "",
-        (
-            "With seeds added until decided (3 to 12 seeds, looks after 3, 6, 9 and"
-            " 12) and effects of 0, +1.5 and 0 points, the studies trained"
-            f" {until_decided(count // 5, [0.0, 0.0, 1.5, 0.0], Looks(3, 12, 3))[1]:.0f}"
-            " % of the trials that 12 seeds for every cell would take."
-        ),
-        "",
+        *_until_decided_lines(count // 5),
         (
             "Command: `make trust` with the numbers of repetitions above,"
             f" {date.today()}, {seconds:.0f} s on"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ablate.records import Metric, Plan
+from collections.abc import Sequence
+
+from ablate.records import Metric, Plan, Primary
 from ablate.report.noise import MOST_ROWS
 from ablate.report.numbers import fixed
 from ablate.report.power import POWER, detectable, detectable_alone, sd_of_training
@@ -13,14 +15,23 @@ from ablate.scheduling.until_decided import results_of
 
 # Numbers of seeds that are compared with that of the plan.
 LADDER = (3, 5, 10, 20)
+# What is tried in place of equal numbers of seeds: so many fewer for each row, and at most
+# this multiple of their seeds for row 0 beside.
+MOST_FEWER = 2
+MOST_EXTRA = 4
+# A split is shown if its difference is at most this part of the other one.
+LEAST_GAIN = 0.97
 # Larger differences need no test.
 MOST_SD = 50
 
 
-def power_lines(shown: Preview) -> list[str]:
+def power_lines(shown: Preview, *, splits: bool = False) -> list[str]:
     """Returns lines about the differences that a design finds.
 
     There are none for a search, and for more rows than are simulated together.
+
+    Args:
+        splits: simulate other numbers of seeds for row 0, which takes some seconds.
     """
     plan = shown.full_plan or shown.plan
     rows = _comparisons(plan)
@@ -41,11 +52,14 @@ def power_lines(shown: Preview) -> list[str]:
             tested += " in all looks together"
     lines = [f"Differences that are found with {100 * POWER:g} % probability{tested}:"]
     for seeds, level in _numbers(plan, generation.level):
-        line = f"  {_seeds(seeds)}: {_difference(plan, seeds, level, sd)}"
-        if primary and seeds > 1:
-            size = _text(detectable_alone(seeds, level), sd, metric)
-            line += f" (primary comparison: {size})"
+        extra = max((plan.space.seeds.baseline or 0) - seeds, 0)
+        line = f"  {_seeds(seeds)}: {_difference(plan, seeds, level, sd, extra)}"
+        if extra:
+            line += f" ({seeds + extra} of row 0)"
+        line += _primary_text(primary, seeds, level, sd, metric)
         lines.append(line)
+    if splits:
+        lines += _split_lines(plan, generation.level, sd)
     lines += [
         "  (sd: standard deviation over seeds, after subtracting from each result the",
         "  mean that its seed has over all rows)",
@@ -59,6 +73,20 @@ def power_lines(shown: Preview) -> list[str]:
             "  needed, at the level of this study, declare seeds: {until_decided: N} now)",
         ]
     return lines
+
+
+def _primary_text(
+    primary: Sequence[Primary],
+    seeds: int,
+    level: float,
+    sd: float | None,
+    metric: Metric,
+) -> str:
+    """Returns the difference that is found of the first primary comparison."""
+    if not primary or seeds < 2:
+        return ""
+    size = _text(detectable_alone(seeds, level), sd, metric)
+    return f" (primary comparison: {size})"
 
 
 def _comparisons(plan: Plan) -> int:
@@ -81,7 +109,7 @@ def _numbers(plan: Plan, level: float) -> list[tuple[int, float]]:
     """
     looks = plan.space.seeds.looks
     if looks is None:
-        seeds = max(len(cell.trials) for cell in plan.cells)
+        seeds = len(plan.space.seeds.numbers)
         more = [number for number in LADDER if number > seeds][:2]
         return [(number, level) for number in (seeds, *more)]
     numbers = []
@@ -92,10 +120,37 @@ def _numbers(plan: Plan, level: float) -> list[tuple[int, float]]:
     return numbers
 
 
-def _difference(plan: Plan, seeds: int, level: float, sd: float | None) -> str:
+def _split_lines(plan: Plan, level: float, sd: float | None) -> list[str]:
+    """Returns how the same number of trials finds a smaller difference, if any way does:
+    with more seeds of row 0, and fewer of the other rows.
+    """
+    seeds = plan.space.seeds
+    rows, each = _comparisons(plan), len(seeds.numbers)
+    if seeds.looks is not None or seeds.baseline is not None or rows < 2:
+        return []
+    best = detectable(rows, each, level) if each > 2 else 0.0
+    lines: list[str] = []
+    for fewer in range(max(2, each - MOST_FEWER), each):
+        extra = (each - fewer) * (rows + 1)
+        if extra > MOST_EXTRA * fewer:
+            continue
+        size = detectable(rows, fewer, level, extra=extra)
+        if size < best * LEAST_GAIN:
+            best = size
+            lines = [
+                f"  the same {each * (rows + 1)} trials as seeds: {{count: {fewer},"
+                f" baseline: {fewer + extra}}}: {_text(size, sd, plan.space.criterion.compared)}",
+                "  (if a seed does not shift all rows alike; baseline: seeds of row 0)",
+            ]
+    return lines
+
+
+def _difference(
+    plan: Plan, seeds: int, level: float, sd: float | None, extra: int
+) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"
-    size = detectable(_comparisons(plan), seeds, level)
+    size = detectable(_comparisons(plan), seeds, level, extra=extra)
     return _text(size, sd, plan.space.criterion.compared)
 
 

@@ -114,6 +114,8 @@ class Progress:
             seeds = f"{space.seeds.looks.first} to {space.seeds.looks.most}"
         else:
             seeds = str(len(space.seeds.numbers))
+        if space.seeds.baseline is not None:
+            seeds = f"{seeds} (row 0: {space.seeds.baseline})"
         self._say(
             f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
             f" {trials}{time_}{more}"

@@ -168,7 +168,7 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
                 f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
                 f" trained on {strategy.confirm} fresh seeds."
             )
-    power = power_lines(shown)
+    power = power_lines(shown, splits=details)
     # The first number of seeds is that of the plan.
     if not details and any("a verdict needs" in line for line in power):
         power = ["A verdict needs at least two seeds for each row."]

@@ -195,7 +195,9 @@ class Cells:
         first = self._first.get(built.key)
         if first is None:
             self._first[built.key] = cell.index
-            return replace(cell, trials=built.trials(self._space.seeds.numbers))
+            seeds = self._space.seeds
+            numbers = seeds.numbers if self.cells else seeds.of_row_0
+            return replace(cell, trials=built.trials(numbers))
         why = _why_same(self._space, cell.levels, self.cells[first].levels)
         return replace(cell, same_as=first, note=why)
 

@@ -28,7 +28,7 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     """
     made = Cells(space, costs)
     listed = combinations(space)
-    if len(listed) * len(space.seeds.numbers) > MOST_TRIALS:
+    if len(listed) * len(space.seeds.of_row_0) > MOST_TRIALS:
         raise AblateError(
             f"{space.name} has {len(listed):,} cells of {len(space.seeds.numbers):,} seeds:"
             f" more than {MOST_TRIALS:,} trials; use fewer seeds, or design: {{name:"

@@ -82,6 +82,8 @@ class StudyResults:
     searching: bool = False
     # The fresh seeds on which a search confirms its best cells.
     confirmation_seeds: tuple[int, ...] = ()
+    # The number of seeds of row 0, if it was declared to have more than the other rows.
+    baseline_seeds: int | None = None
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
 

@@ -365,6 +365,17 @@ class Seeds:
     final: bool = False
     # When verdicts are taken, if seeds are added until the study is decided.
     looks: Looks | None = None
+    # The number of seeds of row 0, if it has more than the other rows.
+    baseline: Annotated[int, Ge(2), Le(1000)] | None = field(
+        default=None, metadata={"key": "baseline_seeds"}
+    )
+
+    @property
+    def of_row_0(self) -> tuple[int, ...]:
+        """All seeds that row 0 may get: further ones follow the largest."""
+        more = (self.baseline or 0) - len(self.numbers)
+        first = max(self.numbers, default=-1) + 1
+        return (*self.numbers, *range(first, first + more))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ablate.records import CellResult, Cost, Level, Status
@@ -12,6 +12,10 @@ from ablate.report.noise import ROUNDING
 from ablate.report.numbers import mean_of, sd_of
 from ablate.report.summary import shown_levels
 from ablate.report.verdicts import Estimate, Judged, Verdict, Withheld
+
+# A row with a smaller chance of a conclusive verdict gets no further seeds. Chosen by
+# simulation (docs/trust.md, Seeds until decided).
+LEAST_CHANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Effect:
         changed: the levels in which the cell differs from the reference; None if its
             model does not read the factor.
         seeds: the seeds that both have completed.
+        extra: the number of further seeds of the reference that the mean uses.
         mean: mean of the differences; None without any.
         estimate: None with fewer than two seeds, or if all differences are equal, as
             there is no spread to test against.
@@ -39,6 +44,8 @@ class Effect:
         further: number of further seeds that give an even chance of a conclusive
             verdict; more than `seeds_needed.MOST` if that many are not enough; None if
             there is a verdict or no estimate.
+        chance: the probability of a conclusive verdict at the last look, if the row gets
+            all seeds until then; None if no look is left.
         alone: whether the noise of the row is so unusual that only its own seeds count.
         primary: whether the space names the row as a primary comparison.
         left_out: number of seeds without a value, by state; no mean includes them.
@@ -53,10 +60,12 @@ class Effect:
     against: int
     changed: Mapping[str, Level | None]
     seeds: tuple[int, ...]
+    extra: int = 0
     mean: float | None = None
     estimate: Estimate | None = None
     judged: Judged | None = None
     further: int | None = None
+    chance: float | None = None
     alone: bool = False
     primary: bool = False
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -96,6 +105,11 @@ class Effect:
         return self.judged.withheld if self.judged is not None else None
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether the row gets no further seeds, although it has no verdict."""
+        return self.chance is not None and self.chance < LEAST_CHANCE
+
+    @property
     def is_step_down(self) -> bool:
         """Whether the row has a verdict of a difference although its interval contains 0.
 
@@ -110,7 +124,12 @@ class Effect:
         if self.judged is None:
             return self
         judged = replace(self.judged, verdict=Verdict.INCONCLUSIVE, withheld=why)
-        return replace(self, judged=judged, further=None)
+        return replace(self, judged=judged, further=None, chance=None)
+
+
+def differences_with_extra(effects: Iterable[Effect]) -> dict[int, float | None]:
+    """Returns the differences from a row 0 that has extra seeds, by row."""
+    return {effect.row: effect.mean for effect in effects if effect.extra}
 
 
 def compared(cell: CellResult, reference: CellResult) -> Effect:

@@ -89,6 +89,12 @@ def effect_columns(
             about="seeds that both have",
         ),
         Column(
+            "n_reference",
+            lambda effect: len(effect.seeds) + effect.extra,
+            kind=int,
+            about="seeds of row 0 that the difference uses",
+        ),
+        Column(
             "difference",
             lambda effect: effect.mean,
             heading=INTERVAL,
@@ -153,6 +159,12 @@ def effect_columns(
             lambda effect: effect.further,
             kind=int | None,
             about="seeds to add for an even chance",
+        ),
+        Column(
+            "chance",
+            lambda effect: effect.chance,
+            kind=float | None,
+            about="probability of a conclusive verdict at the last look",
         ),
         Column("delta_flops", lambda effect: effect.delta_flops, kind=int | None),
         Column("delta_params", _delta_params, kind=int | None),

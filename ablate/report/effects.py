@@ -168,6 +168,7 @@ def _tested(
         left_out=results.generation.left_out,
         primary=primary_rows(results.primary, results.cells),
         others=shown,
+        baseline_seeds=results.baseline_seeds,
     )
     every = (*cells, reference)
     is_open = results.searching or not all(map(_has_ended, every))

@@ -23,7 +23,9 @@ from ablate.report.verdicts import Verdict
 from ablate.report.wording import (
     collapse_note,
     exploratory,
+    extra_note,
     generation_notes,
+    given_up_notes,
     no_difference,
     rows_text,
     vary_text,
@@ -127,6 +129,8 @@ def effects_table(
         )
     if any(effect.is_step_down for effect in effects):
         notes.append(STEP_DOWN)
+    notes += extra_note(results, effects)
+    notes += given_up_notes(effects)
     notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
     notes += withheld_notes(effects)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ablate.records import LEVEL, RESOLVED, CellResult, Direction, Looks, Status
 from ablate.report.effect import Effect, compared, paired
 from ablate.report.noise import Family, RowTest, family_of
-from ablate.report.seeds_needed import seeds_needed
+from ablate.report.seeds_needed import chance_at, seeds_needed
 from ablate.report.verdicts import (
     Estimate,
     Judged,
@@ -32,6 +32,8 @@ class Judge:
         primary: rows that are tested before the others, one after the other.
         others: rows with the same reference that are not tested here. Their noise is
             used too.
+        baseline_seeds: the number of seeds that the reference was declared to have, if
+            it is not that of the rows.
     """
 
     direction: Direction
@@ -43,6 +45,7 @@ class Judge:
     left_out: int = 0
     primary: tuple[int | None, ...] = ()
     others: Sequence[CellResult] = ()
+    baseline_seeds: int | None = None
 
     def effects(
         self, cells: Sequence[CellResult], reference: CellResult
@@ -58,6 +61,7 @@ class Judge:
         reference: CellResult,
         look: int,
         decided: Collection[Effect] = (),
+        given_up: Sequence[CellResult] = (),
     ) -> list[Effect]:
         """Returns the effects of one family, in the order of the cells.
 
@@ -65,10 +69,14 @@ class Judge:
             decided: rows with a verdict from an earlier look. Which rows are left
                 depends on their values, so a row without a difference still counts
                 when others are tested for one, and the other way round.
+            given_up: rows that got no further seeds at an earlier look. They count,
+                too, and their noise is used.
         """
         same = sum(effect.verdict is Verdict.SAME for effect in decided)
-        planned = len(cells) + same + self.left_out
+        before = len(given_up) + self.left_out
+        planned = len(cells) + same + before
         level = level_of_look(self.looks, look, self.level)
+        extra = self._extra(cells, reference)
         whole: list[Effect] = []
         tested: list[int] = []
         for number, cell in enumerate(cells):
@@ -82,34 +90,65 @@ class Judge:
             reference.values,
             [cells[number].values for number in tested],
             planned=planned,
-            planned_same=len(cells) + len(decided) - same + self.left_out,
+            planned_same=len(cells) + len(decided) - same + before,
             others=self._noise_of_others(reference),
+            given_up=[cell.values for cell in given_up if _has_pair(cell, reference)],
+            extra=extra,
         )
         if family is None:
             return whole
         # A study without a level shows the interval of 95 %.
         tests = family.tests(self.margin, level or LEVEL)
-        gates = self._gates(cells, reference, decided)
-        before = dict(zip(gates, [0.0, *gates.values()], strict=False))
+        gates = self._gates(cells, reference, decided, extra)
+        blocking = dict(zip(gates, [0.0, *gates.values()], strict=False))
         for row, (number, test) in enumerate(zip(tested, tests, strict=True)):
             if test is None:
                 continue
             cell = cells[number]
-            if cell.index in gates and paired(cell, reference).estimate is None:
-                # All differences are equal: Student's t has no spread to test against.
-                whole[number] = replace(whole[number], primary=True)
-                continue
+            effect = replace(whole[number], extra=len(extra))
             if cell.index in gates:
-                p, blocked_by = gates[cell.index], before[cell.index]
-                judged = self._primary(cell, reference, test, p, level, blocked_by)
-                pair = family_of(reference.values, [cell.values], planned=1)
-                assert pair is not None, "a row with a test has noise"
-                whole[number] = self._predicted(judged, pair, 0, look)
+                alone = _family_of_one(cell, reference, extra)
+                effect = replace(effect, primary=True)
+                if alone is None:
+                    # All differences are equal: there is no spread to test against.
+                    whole[number] = effect
+                    continue
+                first = alone.tests(self.margin, level or LEVEL)[0]
+                assert first is not None, "a family has noise"
+                effect = _with_estimate(effect, alone, 0, first)
+                judged = self._with_verdict(
+                    effect,
+                    gates[cell.index],
+                    test.p_same,
+                    level,
+                    blocked_by=blocking[cell.index],
+                )
+                whole[number] = self._predicted(judged, alone, 0, look)
                 continue
+            # The primary rows must differ before this one can.
             closed = max(gates.values(), default=0.0)
-            judged = self._judged(whole[number], family, row, test, closed, level)
+            judged = self._with_verdict(
+                _with_estimate(effect, family, row, test),
+                max(closed, test.p_adjusted),
+                test.p_same,
+                level,
+                blocked_by=closed,
+            )
             whole[number] = self._predicted(judged, family, row, look)
         return whole
+
+    def _extra(
+        self, cells: Sequence[CellResult], reference: CellResult
+    ) -> tuple[float, ...]:
+        """Returns the values of the reference at seeds that no row was declared to have."""
+        if self.baseline_seeds is None:
+            return ()
+        declared = set[int]().union(*(cell.statuses for cell in cells))
+        return tuple(
+            value
+            for seed, value in sorted(reference.values.items())
+            if seed not in declared
+        )
 
     def _noise_of_others(self, reference: CellResult) -> list[Mapping[int, float]]:
         """Returns the values of the rows that are not tested here, by seed.
@@ -125,6 +164,7 @@ class Judge:
         cells: Sequence[CellResult],
         reference: CellResult,
         decided: Collection[Effect],
+        extra: Sequence[float],
     ) -> dict[int, float]:
         """Returns the p values of the primary rows, in their order.
 
@@ -134,6 +174,7 @@ class Judge:
 
         Args:
             decided: as for `together`.
+            extra: as for `family_of`.
         """
         by_row = {cell.index: cell for cell in cells}
         verdicts = {effect.row: effect.verdict for effect in decided}
@@ -141,8 +182,9 @@ class Judge:
         largest = 0.0
         for row in self.primary:
             if row in by_row:
-                estimate = paired(by_row[row], reference).estimate
-                largest = max(largest, estimate.p if estimate else 1.0)
+                alone = _family_of_one(by_row[row], reference, extra)
+                test = alone.tests(self.margin, LEVEL)[0] if alone else None
+                largest = max(largest, test.p if test else 1.0)
             elif row is not None and verdicts.get(row) not in (
                 Verdict.HELPS,
                 Verdict.HURTS,
@@ -151,58 +193,6 @@ class Judge:
             if row is not None:
                 gates[row] = largest
         return gates
-
-    def _primary(
-        self,
-        cell: CellResult,
-        reference: CellResult,
-        test: RowTest,
-        p: float,
-        level: float,
-        blocked_by: float,
-    ) -> Effect:
-        """Returns the effect of a primary row: Student's paired t.
-
-        Args:
-            p: the largest p value of the primary rows up to this one.
-            blocked_by: the largest p value of those before it.
-        """
-        effect = replace(paired(cell, reference), primary=True)
-        assert effect.estimate is not None, "a row with a test has an estimate"
-        effect = replace(effect, estimate=effect.estimate.at(level or LEVEL))
-        return self._with_verdict(effect, p, test.p_same, level, blocked_by=blocked_by)
-
-    def _judged(
-        self,
-        effect: Effect,
-        family: Family,
-        row: int,
-        test: RowTest,
-        closed: float,
-        level: float,
-    ) -> Effect:
-        """Returns the effect of a row that the noise of all rows is used for.
-
-        Args:
-            closed: the largest p value of the primary rows. It must be below the level
-                before this row can differ.
-        """
-        estimate = Estimate(
-            value=test.mean,
-            low=test.low,
-            high=test.high,
-            error=test.error,
-            freedom=family.freedom(row),
-            p=test.p,
-        )
-        estimated = replace(effect, estimate=estimate, alone=test.alone)
-        return self._with_verdict(
-            estimated,
-            max(closed, test.p_adjusted),
-            test.p_same,
-            level,
-            blocked_by=closed,
-        )
 
     def _with_verdict(
         self,
@@ -213,6 +203,12 @@ class Judge:
         *,
         blocked_by: float,
     ) -> Effect:
+        """Returns an effect with its verdict.
+
+        Args:
+            p: the adjusted p value; for a primary row, the largest one up to it.
+            blocked_by: the largest p value of the primary rows before this row.
+        """
         assert effect.mean is not None, "a row with an estimate has a mean"
         verdict = verdict_of(effect.mean, self.direction, p, p_same, level)
         withheld = None
@@ -230,21 +226,28 @@ class Judge:
         return replace(effect, judged=judged)
 
     def _predicted(self, effect: Effect, family: Family, row: int, look: int) -> Effect:
-        """Returns the effect with the number of seeds that would give a verdict.
+        """Returns the effect with what further seeds can do for it.
 
-        Further seeds belong to the next look, or to the next generation.
+        They belong to the next look, or, if the row gets none, to the next generation.
         """
-        undecided = effect.verdict is Verdict.INCONCLUSIVE and not effect.withheld
-        if not self.predict or not undecided:
+        if effect.verdict is not Verdict.INCONCLUSIVE or effect.withheld:
             return effect
+        level = self.next_level
         if self.looks is not None and look + 1 < self.looks.number:
-            level = level_of_look(self.looks, look + 1, self.level)
-        else:
-            level = self.next_level
-        if level == 0:
+            effect = replace(effect, chance=self._chance(family, row, self.looks))
+            if not effect.is_given_up:
+                level = level_of_look(self.looks, look + 1, self.level)
+        if not self.predict or level == 0:
             return effect
         further = seeds_needed(family, row, self.margin, level)
         return replace(effect, further=further)
+
+    def _chance(self, family: Family, row: int, looks: Looks) -> float:
+        """Returns the probability of a conclusive verdict at the last look."""
+        level = level_of_look(looks, looks.number - 1, self.level)
+        if level == 0 or looks.most <= family.counts[row]:
+            return 0.0
+        return chance_at(family, row, self.margin, level, looks.most)
 
     def in_looks(
         self, cells: Sequence[CellResult], reference: CellResult, looks: Looks
@@ -252,17 +255,20 @@ class Judge:
         """Returns the effects of a study that adds seeds to undecided rows.
 
         A verdict is taken from the seeds of its look, and later looks do not change it:
-        a row that is decided gets no further seeds.
+        a row that is decided gets no further seeds. Nor does a row that is given up. It
+        keeps the effect of its last look.
         """
         decided: dict[int, Effect] = {}
+        given_up: list[CellResult] = []
+        by_row: dict[int, Effect] = {}
         open_ = list(cells)
-        judged: list[Effect] = []
         for look, count in enumerate(looks.at):
             judged = self.together(
                 [_first_seeds(cell, count) for cell in open_],
-                _first_seeds(reference, count),
+                _first_seeds(reference, max(count, self.baseline_seeds or 0)),
                 look,
                 decided.values(),
+                given_up,
             )
             # This is the last look that has data: its verdicts count once all of its
             # trials have ended, because a part of them would be another look.
@@ -271,15 +277,43 @@ class Judge:
                     judged = [
                         effect.without_verdict(Withheld.UNFINISHED) for effect in judged
                     ]
+                by_row |= {effect.row: effect for effect in judged}
                 break
+            by_row |= {effect.row: effect for effect in judged}
             decided |= {
                 effect.row: effect
                 for effect in judged
                 if effect.verdict is not Verdict.INCONCLUSIVE
             }
-            open_ = [cell for cell in open_ if cell.index not in decided]
-        by_row = decided | {effect.row: effect for effect in judged}
+            left = [cell for cell in open_ if cell.index not in decided]
+            open_ = [cell for cell in left if _has_more(cell, count)]
+            given_up += [cell for cell in left if not _has_more(cell, count)]
         return [by_row[cell.index] for cell in cells]
+
+
+def _family_of_one(
+    cell: CellResult, reference: CellResult, extra: Sequence[float]
+) -> Family | None:
+    """Returns a row as a family of its own, whose test is Student's paired t.
+
+    If the reference has extra seeds, the p value is simulated.
+    """
+    if len(compared(cell, reference).seeds) < 2:
+        return None
+    return family_of(reference.values, [cell.values], planned=1, extra=extra)
+
+
+def _with_estimate(effect: Effect, family: Family, row: int, test: RowTest) -> Effect:
+    """Returns an effect with the estimate of a row of a family."""
+    estimate = Estimate(
+        value=test.mean,
+        low=test.low,
+        high=test.high,
+        error=test.error,
+        freedom=family.freedom(row),
+        p=test.p,
+    )
+    return replace(effect, mean=test.mean, estimate=estimate, alone=test.alone)
 
 
 def _has_failed(cell: CellResult) -> bool:
@@ -317,6 +351,11 @@ def _is_complete(cell: CellResult, count: int) -> bool:
     return all(
         status in RESOLVED for seed, status in cell.statuses.items() if seed < count
     )
+
+
+def _has_pair(cell: CellResult, reference: CellResult) -> bool:
+    """Whether the cell shares enough seeds with the reference to tell of its noise."""
+    return len(compared(cell, reference).seeds) > 1
 
 
 def _has_more(cell: CellResult, count: int) -> bool:

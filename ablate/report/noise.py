@@ -10,6 +10,11 @@ reference against the mean of the rows, and that pooled over all cells. A row st
 alone if its own variance, or that of the reference, is more than twice the pooled one:
 it is tested by Student's paired t.
 
+The reference may have more seeds than the rows (`Extra`). Its mean is then two thirds of
+the mean over all of its seeds, which has less noise, and one third of the mean over the
+seeds that a row shares with it, which pairs. The weights are fixed in advance: with few
+seeds, estimated ones find fewer differences (docs/trust.md).
+
 The p values come from a simulation, not from a table. It draws studies without effects,
 with as many rows and seeds as the study has, under each noise of a fixed set (`NOISES`):
 equal in all cells, or larger in one row or in the reference. A p value is the share of
@@ -66,6 +71,8 @@ NOISES = (
     (100.0, 1.0),
     (10_000.0, 1.0),
 )
+# The share of the mean over all seeds in the mean of a reference with extra seeds.
+ALL_SEEDS = 2 / 3
 # Simulated studies per noise. Large families have fewer, within the limit on numbers.
 DRAWS = 20_000
 LEAST_DRAWS = 5_000
@@ -75,6 +82,27 @@ MOST_ROWS = 200
 # A relative spread below this is rounding error: four units in the last place of a number
 # in single precision, in which many losses are computed.
 ROUNDING = 5e-7
+
+
+@dataclass(frozen=True)
+class Extra:
+    """The values of a reference that has more seeds than the rows.
+
+    Attributes:
+        shared: the values at the seeds of the rows, shape (..., seeds).
+        more: the values at its other seeds, shape (..., extra seeds).
+    """
+
+    shared: Array
+    more: Array
+
+    def in_units_of(self, scale: float) -> Extra:
+        """Returns the values around their mean, divided by a scale."""
+        centre = self.shared.mean(axis=-1, keepdims=True)
+        return Extra(
+            shared=(self.shared - centre) / scale,
+            more=(self.more - centre) / scale,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,6 +117,7 @@ class Standardised:
         alone: whether the row is tested by its own paired t.
         score: `mean / error`. If the row stands alone, it is a quantile of Student's t
             with the pooled degrees of freedom, so that scores of rows are comparable.
+        freedom: the degrees of freedom of a row's own standard error.
         sd: the standard deviation of a single training, pooled over all cells, shape
             (...).
     """
@@ -97,39 +126,122 @@ class Standardised:
     error: Array
     alone: Array
     score: Array
+    freedom: Array
     sd: Array
 
 
-def standardise(differences: Array, present: Array) -> Standardised:
+def standardise(
+    differences: Array, present: Array, extra: Extra | None = None
+) -> Standardised:
     """Standardises differences, of a study or of many simulated ones.
 
     Args:
         differences: shape (..., rows, seeds), row minus reference.
         present: shape (rows, seeds), which differences exist. Each row has at least
             two.
+        extra: the values of a reference that has more seeds.
     """
     noise = variances(differences, present)
-    counts, freedom = noise.counts, noise.freedom
+    counts = noise.counts
+    means, by_row = noise.means, noise.by_row
     pooled = noise.pooled[..., None]
     reference = noise.reference[..., None]
-    unusual = _is_unusual(noise.by_row, pooled, counts)
-    alone = unusual | _is_unusual(reference, pooled, np.array([noise.seeds]))
-    blend = POOLED * pooled + OWN * noise.by_row + REFERENCE * reference
-    error = np.sqrt(np.where(alone, noise.by_row, blend) / counts)
+    rest = np.zeros(())
+    if extra is not None:
+        weight = _weight(extra, counts)
+        means = means + weight * _shift(extra, present)
+        by_row = _own_variance(differences, present, extra, weight)
+        total = _total_variance(extra)[..., None]
+        pooled = _with_less_of_reference(pooled / 2, total, weight)
+        reference = _with_less_of_reference(reference / 2, total, weight)
+        rest = weight**2 * total / extra.more.shape[-1]
+        if len(counts) == 1:
+            # Without other rows, all three are the same.
+            pooled = reference = by_row
+    alone = _is_unusual(by_row, pooled, counts)
+    alone |= _is_unusual(reference, pooled, np.array([noise.seeds]))
+    blend = POOLED * pooled + OWN * by_row + REFERENCE * reference
+    error = np.sqrt(np.where(alone, by_row, blend) / counts + rest)
+    own_freedom = np.broadcast_to(counts - 1.0, error.shape)
+    if extra is not None:
+        own_freedom = _satterthwaite(
+            (by_row / counts, counts - 1.0),
+            (rest, extra.shared.shape[-1] + extra.more.shape[-1] - 1.0),
+        )
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = noise.means / error
+        ratio = means / error
     # Rounded accuracies can be equal by chance: no noise is no information.
     ratio = np.where(error > 0, ratio, 0.0)
-    own_freedom = np.broadcast_to(counts - 1, ratio.shape)[alone]
     score = ratio.copy()
-    score[alone] = _as_pooled(ratio[alone], own_freedom, freedom)
+    score[alone] = _as_pooled(ratio[alone], own_freedom[alone], noise.freedom)
     return Standardised(
-        mean=noise.means,
+        mean=means,
         error=error,
         alone=alone,
         score=score,
+        freedom=own_freedom,
         sd=np.sqrt(noise.pooled / 2),
     )
+
+
+def _weight(extra: Extra, counts: Array) -> Array:
+    """Returns the weight of the extra seeds in the mean of the reference, by row."""
+    more = extra.more.shape[-1]
+    weight: Array = ALL_SEEDS * more / (counts + more)
+    return weight
+
+
+def _shift(extra: Extra, present: Array) -> Array:
+    """Returns by how much extra seeds with a weight of 1 change each difference."""
+    shared = np.where(present, extra.shared[..., None, :], 0.0).sum(axis=-1)
+    shift: Array = shared / present.sum(axis=1) - extra.more.mean(axis=-1)[..., None]
+    return shift
+
+
+def _own_variance(
+    differences: Array, present: Array, extra: Extra, weight: Array
+) -> Array:
+    """Returns the variance of each row minus what is left of the reference, by seed."""
+    values = differences + weight[:, None] * extra.shared[..., None, :]
+    counts = present.sum(axis=1)
+    means = np.where(present, values, 0.0).sum(axis=-1) / counts
+    centred = np.where(present, values - means[..., None], 0.0)
+    variance: Array = (centred**2).sum(axis=-1) / (counts - 1)
+    return variance
+
+
+def _total_variance(extra: Extra) -> Array:
+    """Returns the variance of a training of the reference, with that of its seed."""
+    variance: Array = np.concatenate([extra.shared, extra.more], axis=-1).var(
+        axis=-1, ddof=1
+    )
+    return variance
+
+
+def _with_less_of_reference(training: Array, total: Array, weight: Array) -> Array:
+    """Returns the variance of a row minus the reference with a weight below 1.
+
+    Args:
+        training: the variance of a training, without that of its seed.
+        total: the same with that of its seed.
+        weight: that of the extra seeds.
+    """
+    seed = np.maximum(total - training, 0.0)
+    variance: Array = training * (1 + (1 - weight) ** 2) + weight**2 * seed
+    return variance
+
+
+def _satterthwaite(*parts: tuple[Array, Array | float]) -> Array:
+    """Returns the degrees of freedom of a sum of variances (Satterthwaite 1946).
+
+    Args:
+        parts: each variance with its degrees of freedom.
+    """
+    total = sum(variance for variance, _ in parts)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        degrees = total**2 / sum(variance**2 / own for variance, own in parts)
+    # Without any noise there is no test.
+    return np.where(total > 0, degrees, 1.0)
 
 
 @dataclass(frozen=True)
@@ -265,29 +377,49 @@ def _share_above(scores: Array, score: float) -> float:
     return (above + 1) / (len(scores) + 1)
 
 
-def null_of(present: Array) -> Null:
-    """Returns the simulation for a pattern of seeds, shape (rows, seeds)."""
-    # The row with the fewest seeds comes first: it is the one with the larger noise.
-    order = np.argsort(present.sum(axis=1), kind="stable")
-    simulated = present[order[:MOST_ROWS]]
+def null_of(
+    present: Array, tested: int | None = None, given_up: int = 0, extra: int = 0
+) -> Null:
+    """Returns the simulation for a pattern of seeds.
+
+    Args:
+        present: shape (rows, seeds).
+        tested: the number of rows that are tested, by default all.
+        given_up: the number of rows after them that got no further seeds at an earlier
+            look. They count as if they had all seeds. Further rows only tell of the
+            noise.
+        extra: the number of seeds that only the reference has.
+    """
+    # The tested row with the fewest seeds comes first: it is the one with the larger
+    # noise.
+    counts = present.sum(axis=1)
+    tested = len(counts) if tested is None else tested
+    number = np.arange(len(counts))
+    kind = (number >= tested).astype(int) + (number >= tested + given_up)
+    order = np.lexsort((counts, kind))[:MOST_ROWS]
+    simulated = present[order]
+    complete = tuple(map(int, np.flatnonzero(kind[order] == 1)))
     # Seeds of the same rows are alike. Patterns with their numbers name a simulation, so
     # that studies of equal shape share it.
     seeds, repeats = np.unique(simulated, axis=1, return_counts=True)
     patterns = tuple(tuple(map(bool, row)) for row in seeds)
-    return _simulated(patterns, tuple(map(int, repeats)))
+    return _simulated(patterns, tuple(map(int, repeats)), complete, extra)
 
 
 # A simulation takes up to 8 MB.
 @lru_cache(maxsize=16)
 def _simulated(
-    patterns: tuple[tuple[bool, ...], ...], repeats: tuple[int, ...]
+    patterns: tuple[tuple[bool, ...], ...],
+    repeats: tuple[int, ...],
+    complete: tuple[int, ...],
+    extra: int,
 ) -> Null:
     present = np.repeat(np.array(patterns, dtype=bool), repeats, axis=1)
     freedom = int(present.sum()) - len(present)
-    if len(present) == 1:
+    if len(present) == 1 and not extra:
         return Null(largest=np.empty((0, 0)), freedom=freedom)
-    key = f"noise {revision()} {patterns} {repeats}"
-    largest = cache.array(key, lambda: _largest_scores(present))
+    key = f"noise {revision()} {patterns} {repeats} {complete} {extra}"
+    largest = cache.array(key, lambda: _largest_scores(present, complete, extra))
     # In double precision, as the scores that are looked up.
     return Null(largest=largest.astype(np.float64), freedom=freedom)
 
@@ -304,9 +436,15 @@ def revision(*more: str) -> str:
     return f"{code} numpy {np.__version__}"
 
 
-def _largest_scores(present: Array) -> Array:
-    """Simulates studies without effects; returns `Null.largest` in single precision."""
+def _largest_scores(present: Array, complete: Sequence[int], extra: int) -> Array:
+    """Simulates studies without effects; returns `Null.largest` in single precision.
+
+    Args:
+        complete: rows whose scores are those that they have with all seeds.
+        extra: the number of seeds that only the reference has.
+    """
     rows, seeds = present.shape
+    seeds += extra
     size = (rows + 1) * seeds
     draws = int(np.clip(MOST_NUMBERS // size, LEAST_DRAWS, DRAWS))
     # In parts that fit into the cache of a processor.
@@ -317,6 +455,10 @@ def _largest_scores(present: Array) -> Array:
     for start in range(0, draws, part):
         noise = generator.standard_normal((min(part, draws - start), rows + 1, seeds))
         scores = np.stack([_scores(noise, present, *scales) for scales in NOISES])
+        if complete:
+            every = np.ones_like(present)
+            full = np.stack([_scores(noise, every, *scales) for scales in NOISES])
+            scores[..., complete] = full[..., complete]
         running = np.maximum.accumulate(np.abs(scores), axis=-1)
         largest.append(running.astype(np.float32))
     return _worst(largest)
@@ -324,11 +466,17 @@ def _largest_scores(present: Array) -> Array:
 
 def _scores(noise: Array, present: Array, reference: float, row: float) -> Array:
     """Returns scores, shape (draws, rows), with larger noise in two cells."""
-    differences = noise[:, 1:] - np.sqrt(reference) * noise[:, :1]
+    seeds = present.shape[1]
+    base = np.sqrt(reference) * noise[:, 0]
+    extra = None
+    if base.shape[1] > seeds:
+        extra = Extra(shared=base[:, :seeds], more=base[:, seeds:])
+    noise = noise[..., :seeds]
+    differences = noise[:, 1:] - base[:, None, :seeds]
     # Larger noise is worst in row 0, which all differences contain, and in the row with
     # the fewest seeds, whose own variance is known least.
     differences[:, 0] += (np.sqrt(row) - 1) * noise[:, 1]
-    return standardise(differences, present).score
+    return standardise(differences, present, extra).score
 
 
 def _worst(parts: Sequence[Array]) -> Array:
@@ -379,8 +527,10 @@ class Family:
         planned: the number of rows that are tested for a difference in all, with those
             that are not in this family.
         planned_same: the same for rows that are tested for no difference.
-        tested: the number of rows that are tested; the others, which come after them,
-            only tell of the noise.
+        tested: the number of rows that are tested.
+        given_up: the number of rows after them that got no further seeds at an earlier
+            look. They count as if they had all seeds. Further rows only tell of the
+            noise.
     """
 
     found: Standardised
@@ -389,6 +539,7 @@ class Family:
     planned: int
     planned_same: int
     tested: int
+    given_up: int = 0
 
     @property
     def pooled_freedom(self) -> int:
@@ -397,7 +548,7 @@ class Family:
 
     def freedom(self, row: int) -> float:
         """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
-        degrees = self.counts[row] - 1
+        degrees = float(self.found.freedom[row])
         if self.found.alone[row] or len(self.counts) == 1:
             return degrees
         return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + REFERENCE**2) / degrees)
@@ -409,13 +560,14 @@ class Family:
         probability. An interval excludes 0 exactly if the single-step p value of the
         row is below the level: both compare its score with the largest of all rows.
         """
-        quantile = self.null.quantile(level * self.tested / self.planned, self.tested)
+        rows = self.tested + self.given_up
+        quantile = self.null.quantile(level * rows / self.planned, rows)
         if self.found.alone[row] and len(self.counts) > 1:
             # The ratio of which `_as_pooled` makes this quantile.
             tail = ALONE_GAIN * float(
                 student.probability(self.pooled_freedom, -quantile)
             )
-            degrees = self.counts[row] - 1
+            degrees = self.found.freedom[row]
             quantile = float(student.quantile(degrees, 1 - min(tail, 0.5)))
         mean = float(self.found.mean[row])
         half = quantile * float(self.found.error[row])
@@ -461,7 +613,7 @@ class Family:
         if not self.found.alone[row]:
             return self.null.p(float(self.found.score[row]), 1)
         ratio = abs(float(self.found.mean[row] / self.found.error[row]))
-        return 2 * float(student.probability(self.counts[row] - 1, -ratio))
+        return 2 * float(student.probability(self.found.freedom[row], -ratio))
 
     def _scores_within(self, margin: float) -> Array:
         """Returns how far each difference is from the margin, in standard errors.
@@ -472,7 +624,7 @@ class Family:
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = (margin - np.abs(observed.mean)) / observed.error
         scores = np.where(observed.error > 0, inside, 0.0)
-        degrees = np.array(self.counts)[observed.alone] - 1
+        degrees = observed.freedom[observed.alone]
         scores[observed.alone] = _as_pooled(
             scores[observed.alone], degrees, self.pooled_freedom
         )
@@ -488,10 +640,11 @@ class Family:
         """
         adjusted = np.empty(len(scores))
         largest = 0.0
+        rows = len(scores) + self.given_up
         for done, row in enumerate(np.argsort(-scores, kind="stable")):
-            each = p(float(scores[row]), len(scores) - done)
+            each = p(float(scores[row]), rows - done)
             # Bonferroni for the rows that are not in this family.
-            largest = max(largest, min(1.0, each * planned / len(scores)))
+            largest = max(largest, min(1.0, each * planned / rows))
             adjusted[row] = largest
         return [float(value) for value in adjusted]
 
@@ -506,6 +659,8 @@ def family_of(
     planned: int,
     planned_same: int | None = None,
     others: Sequence[Mapping[int, float]] = (),
+    given_up: Sequence[Mapping[int, float]] = (),
+    extra: Sequence[float] = (),
 ) -> Family | None:
     """Compares rows, values by seed, with a reference.
 
@@ -518,13 +673,21 @@ def family_of(
             that have no values yet.
         planned_same: the same for the test for no difference; by default `planned`.
         others: rows that are not tested. Only their noise counts.
+        given_up: rows that got no further seeds at an earlier look.
+        extra: values of the reference at seeds that no row has.
     """
     if not rows:
         return None
-    differences, present, dust = _differences(reference, [*rows, *others])
+    compared = [*rows, *given_up, *others]
+    differences, present, dust = _differences(reference, compared)
     # Squares of very large numbers have no float.
     scale = scale_of(differences[present])
-    drawn = standardise(differences / scale, present)
+    more = None
+    if extra:
+        seeds = _shared_seeds(reference, compared)
+        shared = np.array([reference[seed] for seed in seeds])
+        more = Extra(shared=shared, more=np.array(extra)).in_units_of(scale)
+    drawn = standardise(differences / scale, present, more)
     exact = drawn.error <= dust / scale
     if exact[: len(rows)].all():
         return None
@@ -538,10 +701,11 @@ def family_of(
     return Family(
         found=drawn,
         counts=tuple(map(int, present.sum(axis=1))),
-        null=null_of(present),
+        null=null_of(present, len(rows), len(given_up), len(extra)),
         planned=planned,
         planned_same=planned if planned_same is None else planned_same,
         tested=len(rows),
+        given_up=len(given_up),
     )
 
 
@@ -563,6 +727,13 @@ def pooled_sd(
     return sd if sd > dust else None
 
 
+def _shared_seeds(
+    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
+) -> list[int]:
+    """Returns the seeds that the reference and some row have."""
+    return sorted(set(reference).intersection(set().union(*rows)))
+
+
 def _differences(
     reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
 ) -> tuple[Array, Array, float]:
@@ -570,7 +741,7 @@ def _differences(
 
     Accuracies that are equal on paper differ in their last bits.
     """
-    seeds = sorted(set(reference).intersection(set().union(*rows)))
+    seeds = _shared_seeds(reference, rows)
     base = np.array([reference[seed] for seed in seeds])
     values = np.array([_in_order(row, seeds) for row in rows])
     largest = max(float(np.nanmax(np.abs(values))), float(np.abs(base).max()))

@@ -18,7 +18,7 @@ from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, Metric, StudyResults, level_text
 from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import Bold, bold_rows, reference_is_best
-from ablate.report.effect import Effect
+from ablate.report.effect import Effect, differences_with_extra
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.results_table import comparisons, star_note, test_words
@@ -26,7 +26,7 @@ from ablate.report.summary import COST_HEADINGS, Row, summarise
 from ablate.report.table import Column
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory
+from ablate.report.wording import exploratory, extra_note
 from ablate.text import escape
 
 # The names of columns beside factors, the metric and costs.
@@ -107,9 +107,11 @@ class _PaperTable:
             for metric in results.metrics
             if metric.name in others
         }
-        self._rows = self._ordered(summarise(results))
         row_effects = effects(results, 1.0, looks, predict=False)
         self._effects = {effect.row: effect for effect in row_effects}
+        self._rows = self._ordered(
+            summarise(results, differences_with_extra(row_effects))
+        )
         self._best = bold_rows(results, row_effects, looks, style.bold)
         self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
         self._digits = results.metric.digits
@@ -362,6 +364,9 @@ class _PaperTable:
             sentences.append(
                 r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
                 rf" $^{{*}}$ {stars} ({words})."
+            )
+            sentences += map(
+                escape.latex, extra_note(self._results, [*self._effects.values()])
             )
         if self._has_controls and self._special(GAIN) in chosen:
             sentences.append(

@@ -12,6 +12,7 @@ from ablate.report import student, verdicts
 from ablate.report.noise import (
     ALONE_GAIN,
     MOST_ROWS,
+    Extra,
     null_of,
     pooled_sd,
     revision,
@@ -24,7 +25,9 @@ POWER = 0.8
 MOST_NUMBERS = 1_000_000
 
 
-def detectable(rows: int, seeds: int, level: float, power: float = POWER) -> float:
+def detectable(
+    rows: int, seeds: int, level: float, power: float = POWER, extra: int = 0
+) -> float:
     """Returns the least difference of a row that is found with this probability.
 
     The unit is the standard deviation of a single training, which is equal in all
@@ -34,10 +37,14 @@ def detectable(rows: int, seeds: int, level: float, power: float = POWER) -> flo
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
         level: of the test, such as 0.04 (`verdicts.level_of_look`).
+        extra: the number of seeds that only row 0 has. They are worth the most if a
+            seed does not shift all rows alike, which is what is simulated.
     """
     rules = revision(__file__, verdicts.__file__)
-    key = f"power {rules} {rows} {seeds} {power} {level}"
-    sizes = cache.array(key, lambda: np.array(_detectable(rows, seeds, power, level)))
+    key = f"power {rules} {rows} {seeds} {power} {level} {extra}"
+    sizes = cache.array(
+        key, lambda: np.array(_detectable(rows, seeds, power, level, extra))
+    )
     return float(sizes)
 
 
@@ -65,21 +72,26 @@ def detectable_alone(seeds: int, level: float, power: float = POWER) -> float:
     return float(optimize.brentq(missing, 0.0, largest))
 
 
-def _detectable(rows: int, seeds: int, power: float, level: float) -> float:
+def _detectable(rows: int, seeds: int, power: float, level: float, extra: int) -> float:
     present = np.ones((rows, seeds), dtype=bool)
-    null = null_of(present)
+    null = null_of(present, extra=extra)
     limit = null.quantile(level, rows)
     if not math.isfinite(limit):
         # The simulation has too few draws for this level, so no p value gets below it.
         return math.inf
     generator = np.random.default_rng(1)
     simulated = min(rows, MOST_ROWS)
-    draws = max(500, MOST_NUMBERS // ((simulated + 1) * seeds))
-    noise = generator.standard_normal((min(draws, 20_000), simulated + 1, seeds))
-    drawn = standardise(noise[:, 1:] - noise[:, :1], present[:simulated])
+    every = seeds + extra
+    draws = max(500, MOST_NUMBERS // ((simulated + 1) * every))
+    noise = generator.standard_normal((min(draws, 20_000), simulated + 1, every))
+    more = None
+    if extra:
+        more = Extra(shared=noise[:, 0, :seeds], more=noise[:, 0, seeds:])
+    noise = noise[..., :seeds]
+    drawn = standardise(noise[:, 1:] - noise[:, :1], present[:simulated], more)
     tail = ALONE_GAIN * float(student.probability(null.freedom, -limit))
-    limit_alone = -float(student.quantile(seeds - 1, tail))
-    limits = np.where(drawn.alone[:, 0], limit_alone, limit)
+    limits_alone = -student.quantile(drawn.freedom[:, 0], tail)
+    limits = np.where(drawn.alone[:, 0], limits_alone, limit)
     # A difference moves the mean, and nothing else.
     needed = limits * drawn.error[:, 0] - drawn.mean[:, 0]
     return float(np.quantile(needed, power))

@@ -10,7 +10,7 @@ from ablate.records import Level, Looks, StudyResults
 from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import bold_rows, reference_is_best
 from ablate.report.confirmation import confirmation_note
-from ablate.report.effect import Effect
+from ablate.report.effect import Effect, differences_with_extra
 from ablate.report.effects import effects
 from ablate.report.folding import folding_notes
 from ablate.report.numbers import fixed
@@ -26,7 +26,7 @@ from ablate.report.summary import (
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory, generation_notes
+from ablate.report.wording import exploratory, extra_note, generation_notes
 
 # The costs of the data.
 COSTS = ("params", "flops", "flops_paper")
@@ -59,11 +59,11 @@ def results_table(
     """
     if group and group not in results.factors:
         raise UnknownName(unknown("factor", group, results.factors))
-    rows = summarise(results)
     # The margin of 1.0 is arbitrary: the table shows intervals, p values, `helps` and
     # `hurts`, and none of them depends on the margin.
     row_effects = effects(results, 1.0, looks, predict=False)
     effect_of = {effect.row: effect for effect in row_effects}
+    rows = summarise(results, differences_with_extra(row_effects))
     shown = _shown_rows(rows, results, group)
     return tabulate(
         result_columns(results, rows, shown, effect_of, published),
@@ -286,6 +286,7 @@ def _notes(
             "Δ control: mean ± sd of the differences from the control, paired by seed."
             " A control is the baseline at the width whose cost is nearest to that of the variant."
         )
+    notes += extra_note(results, row_effects)
     notes += confirmation_note(results)
     # A search can propose the same cell many times, so one note covers all of these.
     rest = [cell for cell in results.cells if cell.note != "proposed again"]

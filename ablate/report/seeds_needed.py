@@ -1,7 +1,8 @@
-"""Estimates how many further seeds give an even chance of a conclusive verdict."""
+"""Estimates the chance that further seeds give a conclusive verdict."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,16 +70,52 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     )
     errors = np.sqrt(squares / (freedom + more) / size)
     distance = np.abs(means + mean)
-    differs, same = _critical(family, row, level, size)
+    differs, same = _critical(family, level, size)
+    if family.found.alone[row] and family.tested > 1:
+        # It is tested by its own seeds alone, at the level that this score has.
+        simulated = min(family.tested, MOST_ROWS)
+        tail = ALONE_GAIN * student.probability(simulated * (size - 1), -differs)
+        differs = same = -student.quantile(size - 1, tail)
     seeds: Array = (
         (distance / errors > differs) | ((margin - distance) / errors > same)
     ).mean(axis=0)
     return seeds
 
 
-def _critical(
-    family: Family, row: int, level: float, size: Array
-) -> tuple[Array, Array]:
+def chance_at(
+    family: Family, row: int, margin: float, level: float, seeds: int
+) -> float:
+    """Returns the probability of a verdict at a larger number of seeds.
+
+    The noise of the row is taken to be as it is estimated now: `chances` also counts
+    that it may be larger, and so gives up too many rows whose first seeds look noisy.
+    The mean at that number is then a Student's t around the mean so far.
+
+    Args:
+        level: of the test at that number.
+        seeds: the number, which is larger than the number so far.
+    """
+    n = family.counts[row]
+    sd = float(family.found.error[row]) * math.sqrt(n)
+    mean = abs(float(family.found.mean[row]))
+    differs, same = (
+        float(score[0]) * sd / math.sqrt(seeds)
+        for score in _critical(family, level, np.array([seeds]))
+    )
+    spread = sd * math.sqrt(1 / n - 1 / seeds)
+
+    def below(limit: float) -> float:
+        degrees = family.freedom(row)
+        return float(student.probability(degrees, (limit - mean) / spread))
+
+    chance = 1 - below(differs) + below(-differs)
+    inside = margin - same
+    if inside > 0:
+        chance += below(min(inside, differs)) - below(-min(inside, differs))
+    return chance
+
+
+def _critical(family: Family, level: float, size: Array) -> tuple[Array, Array]:
     """Returns the scores that will give a verdict: a difference, and none.
 
     They are simulated for a few numbers of seeds, in which all rows have equally many,
@@ -102,8 +139,4 @@ def _critical(
     by_bonferroni = student.quantile(rows * (known - 1), 1 - level / rows / 2)
     scores = np.where(np.isfinite(simulated_scores), simulated_scores, by_bonferroni)
     score = np.interp(1 / (size - 1), 1 / (known - 1), scores)
-    if family.found.alone[row]:
-        # It is tested by its own seeds alone, at the level that this score has.
-        tail = ALONE_GAIN * student.probability(simulated * (size - 1), -score)
-        score = -student.quantile(size - 1, tail)
     return score, score

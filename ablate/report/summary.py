@@ -53,10 +53,15 @@ class Row:
     gain_sd: float | None = None
 
 
-def summarise(results: StudyResults) -> list[Row]:
+def summarise(
+    results: StudyResults, differences: Mapping[int, float | None]
+) -> list[Row]:
     """Returns one row per cell, in the order of the plan.
 
     A folded cell shows the numbers of the cell that it repeats, with a note.
+
+    Args:
+        differences: from a row 0 with extra seeds, by row.
     """
     by_index = {cell.index: cell for cell in results.cells}
     reference = by_index.get(0)
@@ -65,7 +70,9 @@ def summarise(results: StudyResults) -> list[Row]:
     for cell in results.cells:
         source = cell if cell.same_as is None else by_index[cell.same_as]
         lost = len(collapsed.get(source.index, ()))
-        rows.append(_row(cell, source, reference, lost))
+        row = _row(cell, source, reference, lost)
+        delta = differences.get(source.index, row.delta)
+        rows.append(replace(row, delta=delta))
     controls = {
         cell.control_of: cell for cell in results.cells if cell.control_of is not None
     }

@@ -18,7 +18,7 @@ from ablate.records import (
 )
 from ablate.records.primary import primary_factors, primary_is_elsewhere
 from ablate.report.collapse import collapsed_seeds, near_chance
-from ablate.report.effect import Effect
+from ablate.report.effect import LEAST_CHANCE, Effect
 from ablate.report.numbers import fixed, mean_of
 from ablate.report.seeds_needed import MOST
 from ablate.report.summary import factor_label, level_label
@@ -303,6 +303,29 @@ WITHHELD_NOTES = {
     Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
     " them does not differ.",
 }
+
+
+def extra_note(results: StudyResults, effects: Sequence[Effect]) -> list[str]:
+    """Returns with which mean of row 0 rows are compared, if it has extra seeds."""
+    if not any(effect.extra for effect in effects):
+        return []
+    return [
+        f"Row 0 has {len(results.cells[0].statuses)} seeds. A row is compared with two"
+        " thirds of the mean over all of them, and one third of the mean over the seeds"
+        " that the row has too."
+    ]
+
+
+def given_up_notes(effects: Sequence[Effect]) -> list[str]:
+    """Returns which rows got no further seeds although they have no verdict."""
+    rows = [effect.row for effect in effects if effect.is_given_up]
+    if not rows:
+        return []
+    get = "gets" if len(rows) == 1 else "get"
+    return [
+        f"{rows_text(rows).capitalize()} {get} no further seeds: the probability of a"
+        f" conclusive verdict with all of them is below {percent(LEAST_CHANCE)}."
+    ]
 
 
 def withheld_notes(effects: Sequence[Effect]) -> list[str]:

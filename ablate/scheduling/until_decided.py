@@ -1,5 +1,8 @@
 """Seeds until decided: inconclusive cells get more seeds, the others keep theirs.
 
+An inconclusive cell that more seeds are unlikely to decide gets no further seeds. It
+stays in the family of rows that are tested, so giving it up adds no false verdict.
+
 Which cells have which seeds is a function of the plan and of results, never of timing.
 Recomputed after a kill, it is the same.
 """
@@ -44,12 +47,13 @@ def granted(
     """Returns the plan with the seeds granted so far, and whether they are final.
 
     All cells begin with the first number of seeds. When all these trials are resolved,
-    verdicts are taken. Inconclusive cells, their controls and the reference continue to
-    the next number, if there is one.
+    verdicts are taken. Inconclusive cells that are not given up, their controls and the
+    reference continue to the next number, if there is one.
     """
     looks = plan.space.seeds.looks
     assert looks is not None
     counts = {cell.index: looks.first for cell in plan.cells if cell.trials}
+    counts[0] = max(looks.first, plan.space.seeds.baseline or 0)
     # Replays all looks from the first one instead of storing where the study stands:
     # the same results always grant the same seeds.
     for count in (*looks.at[1:], None):
@@ -65,7 +69,9 @@ def granted(
         going_on = _undecided(cut, known, generation)
         if not going_on or count is None:
             return cut, True
-        counts |= {index: count for index in going_on if index in counts}
+        counts |= {
+            index: max(count, counts[index]) for index in going_on if index in counts
+        }
     raise AssertionError("a bug: the last look did not end the study")
 
 
@@ -83,26 +89,29 @@ def _undecided(
         plan.space.seeds.looks,
         predict=False,
     )
-    most = max(len(cell.trials) for cell in plan.cells)
+    most = max(len(cell.trials) for cell in plan.cells[1:])
     # A cell that was decided at an earlier look has fewer seeds than the reference. Its
     # verdict is final, and it gets no further seeds.
     counts = {cell.index: len(cell.trials) for cell in plan.cells}
-    open_ = {
-        effect.row
+    undecided = [
+        effect
         for effect in verdicts
         if effect.verdict is Verdict.INCONCLUSIVE
         and effect.withheld not in NO_SEED_HELPS
+        and not effect.is_given_up
         and counts[effect.row] == most
-    }
+    ]
+    if all(effect.withheld is Withheld.NOT_TESTED for effect in undecided):
+        # They wait for a primary comparison that gets no further seeds.
+        return set()
+    open_ = {effect.row for effect in undecided}
     # A variant cannot be compared further than its control goes.
     controls = {
         cell.index if cell.same_as is None else cell.same_as
         for cell in plan.cells
         if cell.control_of in open_
     }
-    if open_:
-        return open_ | controls | {0}
-    return set()
+    return open_ | controls | {0}
 
 
 def _cell_result(cell: Cell, known: Mapping[str, Known], metric: Metric) -> CellResult:
@@ -164,6 +173,7 @@ def results_of(
         generation=generation,
         primary=generation.primary(space.criterion.primary),
         looks=space.seeds.looks,
+        baseline_seeds=space.seeds.baseline,
     )
 
 

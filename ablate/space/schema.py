@@ -321,6 +321,7 @@ StrategyForm = _form_of(Strategy, "StrategyForm")
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
+Baseline = Annotated[int, Field(ge=2, le=1000)] | None
 Vary = Annotated[list[Source], Field(min_length=1)] | None
 
 
@@ -331,6 +332,10 @@ class SeedsForm(Form):
         Discriminator(_which_count),
     ] = 3
     """A number N of seeds, which are then 0 to N - 1, or a list of the seeds."""
+    baseline: Baseline = None
+    """Number of seeds of row 0, if it gets more than the other rows: it is in every
+    comparison. `ablate plan` proposes a number.
+    """
     vary: Vary = None
     """What a seed decides: init, the initial weights; order, the order of the images
     and all else that is drawn while training; split, which training images are held out
@@ -360,6 +365,8 @@ class UntilDecidedForm(Form):
     """Seeds that a cell gets between two looks; at each look, verdicts are taken. All
     looks share the risk of a false verdict.
     """
+    baseline: Baseline = None
+    """Number of seeds that row 0 gets at the start; see `baseline` under Keys of seeds."""
     vary: Vary = None
     """What a seed decides; see `vary` under Keys of seeds."""
 
@@ -374,6 +381,8 @@ class FinalForm(Form):
     compares these rows, so verdicts use the whole 5 % instead of 4 %. Rows and seeds
     that are added later get no verdict.
     """
+    baseline: Baseline = None
+    """Number of seeds of row 0; see `baseline` under Keys of seeds."""
     vary: Vary = None
     """What a seed decides; see `vary` under Keys of seeds."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ablate.errors import AblateError
@@ -24,12 +25,14 @@ LOOK_STEP = 3
 
 def read_seeds(context: Context) -> Seeds:
     """The section `seeds`."""
+    numbers = _numbers(context)
     return Seeds(
-        numbers=_numbers(context),
+        numbers=numbers,
         vary=_vary(context),
         adaptive=isinstance(context.form.seeds, AdaptiveForm),
         final=isinstance(context.form.seeds, FinalForm),
         looks=_looks(context),
+        baseline=_baseline(context, numbers),
     )
 
 
@@ -120,6 +123,33 @@ def _looks(context: Context) -> Looks | None:
             " leave the scheduler out",
         )
     return Looks(seeds.start, seeds.until_decided, seeds.step)
+
+
+def _baseline(context: Context, numbers: Sequence[int]) -> int | None:
+    """The number of seeds of row 0, if it is not that of the other rows."""
+    seeds = context.form.seeds
+    if not isinstance(seeds, SeedsForm | UntilDecidedForm | FinalForm):
+        return None
+    if seeds.baseline is None:
+        return None
+    if context.form.strategy is not None:
+        context.wrong(
+            ("seeds", "baseline"),
+            "seeds.baseline works for designs only; in a search, cells are compared with"
+            " row 0 on the seeds of strategy.confirm: leave baseline out",
+        )
+        return None
+    least = len(numbers)
+    if isinstance(seeds, UntilDecidedForm):
+        least = seeds.start
+    if seeds.baseline <= least:
+        context.wrong(
+            ("seeds", "baseline"),
+            f"seeds.baseline = {seeds.baseline} is the number of seeds of row 0, and must"
+            f" be more than {least}, that of the other rows; or leave it out",
+        )
+        return None
+    return seeds.baseline
 
 
 def _vary(context: Context) -> tuple[Source, ...]:

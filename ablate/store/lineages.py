@@ -279,6 +279,8 @@ def digest_of(plan: Plan) -> str:
         "final": space.seeds.final,
         "scheduler": space.scheduler.name,
     }
+    if space.seeds.baseline is not None:
+        compared["baseline seeds"] = space.seeds.baseline
     if space.strategy is not None:
         # Which cells there are follows from results. The rest of the space decides.
         data = to_data(space)

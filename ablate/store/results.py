@@ -173,6 +173,7 @@ def read_results(
         earlier=_earlier(connection, study, generation, read),
         searching=bool(space.get("strategy")) and study["finished_at"] is None,
         confirmation_seeds=tuple(sorted(fresh)),
+        baseline_seeds=space.get("baseline_seeds"),
         vary=tuple(space.get("vary") or VARIED),
         labels=space.get("labels") or {},
         chance=chance_of(study["space"], study["metric"]),

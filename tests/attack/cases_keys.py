@@ -133,7 +133,7 @@ NESTED: dict[str, tuple[str, ...]] = {
     "design": tuple(field.name for field in fields(Design)),
     "strategy": tuple(field.name for field in fields(Strategy)),
     "diagnostics": ("names", "images", "every"),
-    "seeds": ("adaptive", "until_decided", "start", "step"),
+    "seeds": ("adaptive", "until_decided", "start", "step", "baseline"),
     "teacher": ("backbone", "weights", "settings"),
 }
 # What stands beside a key in its mapping.

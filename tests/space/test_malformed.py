@@ -210,12 +210,12 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
     "key of another form of seeds": (
         changed("seeds: 2", "seeds: {until_decided: 9, adaptive: 5}"),
         6,
-        "unknown key 'adaptive'; known: until_decided, start, step, vary",
+        "unknown key 'adaptive'; known: until_decided, start, step, baseline, vary",
     ),
     "key beside final seeds": (
         changed("seeds: 2", "seeds: {final: 9, start: 5}"),
         6,
-        "unknown key 'start'; known: final, vary",
+        "unknown key 'start'; known: final, baseline, vary",
     ),
     "final seeds that are no number": (
         changed("seeds: 2", "seeds: {final: four}"),

@@ -319,12 +319,15 @@ def _few_seeds_finding(
         )
     elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"
-        hint = f" Write `seeds: {most}` in {study.file}{fifo}."
+        seeds = str(most)
+        if declared.seeds.baseline is not None:
+            seeds = f"{{count: {most}, baseline: {declared.seeds.baseline + further}}}"
+        hint = f" Write `seeds: {seeds}` in {study.file}{fifo}."
         if count >= FEWEST_SEEDS and declared.seeds.looks is None:
             hint = (
                 " In your next study, declare `seeds: {until_decided: N}` from the"
                 " start, where N is the maximum number of seeds per row. In this"
-                f" study, write `seeds: {most}` in {study.file}{fifo}. The next run"
+                f" study, write `seeds: {seeds}` in {study.file}{fifo}. The next run"
                 f" then trains {most - len(declared.seeds.numbers)} more seeds per"
                 " row, and tests the rows again on all seeds, at a stricter"
                 " significance level."
