@@ -292,14 +292,14 @@ def decided(
     Args:
         values: one row a cell and one column a seed; what is not asked for is not used.
     """
-    known = {
-        trial.hash: Known(
-            Status.COMPLETED, (), {"top1": float(values[cell.index, trial.seed])}
-        )
-        for cell in plan.cells
-        for trial in cell.trials
-    }
-    cut, _ = granted(plan, known, generation)
+    known: dict[str, Known] = {}
+    cut, has_ended = granted(plan, known, generation)
+    while not has_ended:
+        for cell in cut.cells:
+            for trial in cell.trials:
+                value = float(values[cell.index, trial.seed])
+                known[trial.hash] = Known(Status.COMPLETED, (), {"top1": value})
+        cut, has_ended = granted(plan, known, generation)
     return (
         effects(
             results_of(cut, known, generation),

@@ -428,7 +428,7 @@ def study_proofs(count: int) -> Iterator[Proof]:
         high=0.05,
         count=count,
     )
-    few = max(200, count // 5)
+    few, half = max(200, count // 5), max(200, count // 2)
     looks = Looks(3, 12, 3)
     share, _ = until_decided(count, [0.0] * 5, looks)
     yield Proof(
@@ -445,11 +445,11 @@ def study_proofs(count: int) -> Iterator[Proof]:
             promise=wrong,
             setting=f"8 cells, until decided, 3 to 12 seeds{more}, {name}",
             measured=until_decided(
-                count, [0.0] * 8, looks, noise=noise, baseline=baseline
+                half, [0.0] * 8, looks, noise=noise, baseline=baseline
             )[0],
             low=0,
             high=0.05,
-            count=count,
+            count=half,
         )
     yield from row_0_proofs(count)
     share = until_decided(few, [0.0] * 21, Looks(10, 13, 3), margin=2 * NOISE)[0]

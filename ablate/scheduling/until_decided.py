@@ -9,7 +9,7 @@ Recomputed after a kill, it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ablate.records import (
@@ -66,7 +66,16 @@ def granted(
         )
         if not all(_resolved(trial, known) for trial in cut.trials):
             return cut, False
-        going_on = _undecided(cut, known, generation)
+        # Seeds that are known cost nothing, and a study of before may have them.
+        ahead = {
+            cell.index
+            for cell in plan.cells
+            if any(
+                trial.hash in known
+                for trial in cell.trials[counts.get(cell.index, 0) :]
+            )
+        }
+        going_on = _undecided(cut, known, generation, ahead)
         if not going_on or count is None:
             return cut, True
         counts |= {
@@ -80,9 +89,16 @@ def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
 
 
 def _undecided(
-    plan: Plan, known: Mapping[str, Known], generation: Generation
+    plan: Plan,
+    known: Mapping[str, Known],
+    generation: Generation,
+    ahead: Collection[int],
 ) -> set[int]:
-    """Returns the inconclusive cells and those that they are compared with."""
+    """Returns the inconclusive cells and those that they are compared with.
+
+    Args:
+        ahead: cells with results for further seeds, which are not given up.
+    """
     verdicts = effects(
         results_of(plan, known, generation),
         plan.space.criterion.margin,
@@ -98,7 +114,7 @@ def _undecided(
         for effect in verdicts
         if effect.verdict is Verdict.INCONCLUSIVE
         and effect.withheld not in NO_SEED_HELPS
-        and not effect.is_given_up
+        and (effect.row in ahead or not effect.is_given_up)
         and counts[effect.row] == most
     ]
     if all(effect.withheld is Withheld.NOT_TESTED for effect in undecided):

@@ -185,3 +185,21 @@ def test_rows_that_can_never_be_tested_get_no_further_seeds(
     assert first.primary and first.verdict is Verdict.SAME
     assert {len(effect.seeds) for effect in others} == {len(first.seeds)}
     assert len(first.seeds) < 60
+
+
+@pytest.mark.slow
+def test_a_study_that_gave_no_row_up_keeps_its_seeds(
+    run_text: RunText, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stores of before have rows that would get fewer seeds today."""
+    with monkeypatch.context() as before:
+        before.setattr("ablate.report.effect.LEAST_CHANCE", 0.0)
+        run_text(UNTIL, SimulatedExecutor(curve))
+    seeds, table = counts(options), Study("tiny", options.url).table("json")
+    assert max(seeds) == 9
+    outcome = run_text(UNTIL, SimulatedExecutor(curve))
+    assert outcome.trained == 0
+    assert counts(options) == seeds
+    assert Study("tiny", options.url).table("json") == table
+    assert pipeline.resume("tiny", options, executor=SimulatedExecutor(curve)).trained == 0
+    assert counts(options) == seeds
