@@ -43,6 +43,7 @@ class Made:
     Attributes:
         key: its number in the store.
         rows: its cells, row 0 first.
+        baseline: the number of seeds of row 0, if it is not that of the others.
         generation: its place in its lineage.
         judged: whether its verdicts were taken with all of its trials.
     """
@@ -55,7 +56,24 @@ class Made:
     primary: tuple[int, ...]
     declared: Comparisons
     generation: Generation
+    baseline: int | None = None
     judged: bool = False
+
+    def seeds_of(self, number: int) -> list[int]:
+        """The seeds of a row."""
+        if number or self.baseline is None:
+            return self.seeds
+        return list(range(self.baseline))
+
+    @property
+    def trials(self) -> list[tuple[int, int]]:
+        """Its trials by cell and seed, the first seed of each row first."""
+        every = [
+            (seed, number, cell)
+            for number, cell in enumerate(self.rows)
+            for seed in self.seeds_of(number)
+        ]
+        return [(cell, seed) for seed, _, cell in sorted(every)]
 
     @property
     def lineage(self) -> int:
@@ -109,11 +127,13 @@ class Desk:
         metric: int = 0,
         final: bool = False,
         primary: Sequence[int] = (),
+        baseline: int | None = None,
     ) -> Made:
         """Declares a study as `ablate run` does."""
         listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+        seeds_of_row_0 = listed if baseline is None else range(baseline)
         declared = Comparisons(
-            reference=_row(0, rows[0], listed),
+            reference=_row(0, rows[0], seeds_of_row_0),
             rows=[
                 _row(number, cell, listed) for number, cell in enumerate(rows) if number
             ],
@@ -146,6 +166,7 @@ class Desk:
             primary=tuple(primary),
             declared=declared,
             generation=generation_of(declared, self._history(), trained, number),
+            baseline=baseline,
         )
         self.studies.append(study)
         return study
@@ -169,8 +190,7 @@ class Desk:
         """The trials of a study that have not ended."""
         return frozenset(
             _hash(cell, seed)
-            for cell in study.rows
-            for seed in study.seeds
+            for cell, seed in study.trials
             if (cell, seed) not in self.ended | self.tried
         )
 
@@ -187,12 +207,7 @@ class Desk:
 
     def train(self, study: Made, most: int | None = None) -> None:
         """Trains a study, seed by seed, or the first trials of it."""
-        left = [
-            (cell, seed)
-            for seed in study.seeds
-            for cell in study.rows
-            if (cell, seed) not in self.ended
-        ]
+        left = [trial for trial in study.trials if trial not in self.ended]
         for trial in left[:most]:
             if trial in self.failed:
                 self.failed.remove(trial)
@@ -210,10 +225,12 @@ class Desk:
                 whole.cells[cell],
                 index=number,
                 role="variant" if number else "reference",
-                statuses={seed: self._status(cell, seed) for seed in study.seeds},
+                statuses={
+                    seed: self._status(cell, seed) for seed in study.seeds_of(number)
+                },
                 values={
                     seed: float(values[cell, seed])
-                    for seed in study.seeds
+                    for seed in study.seeds_of(number)
                     if (cell, seed) in self.ended
                 },
             )
@@ -224,6 +241,7 @@ class Desk:
             cells=tuple(cells),
             generation=study.generation,
             primary=study.generation.primary(study.primary),
+            baseline_seeds=study.baseline,
         )
 
     def _status(self, cell: int, seed: int) -> Status:
@@ -245,9 +263,7 @@ class Desk:
             results = self.results(one)
             found = effects(results, MARGIN, predict=predict and one is study)
             self.fooled |= any(effect.verdict in self.wrong for effect in found)
-            one.judged = all(
-                (cell, seed) in self.ended for cell in one.rows for seed in one.seeds
-            )
+            one.judged = all(trial in self.ended for trial in one.trials)
             if one is study:
                 shown = found
         return shown
@@ -315,6 +331,15 @@ def adds_one_seed(desk: Desk) -> None:
     """Adds one seed at a time, from 3 to 12."""
     for seeds in range(3, 13):
         desk.run(desk.cells, seeds)
+
+
+def adds_seeds_of_row_0(desk: Desk) -> None:
+    """Adds seeds of row 0, then of all rows, then of row 0 again."""
+    for baseline in (5, 6, 8):
+        desk.run(desk.cells, 4, baseline=baseline)
+    desk.run(desk.cells, 6, baseline=8)
+    for baseline in (9, 10, 12):
+        desk.run(desk.cells, 6, baseline=baseline)
 
 
 def stops_when_it_looks_well(desk: Desk) -> None:
@@ -600,6 +625,7 @@ USERS: dict[str, Callable[[Desk], None]] = {
     "adds the recommended seeds until a verdict": follows_advice,
     "does what the sentences of plan and effects say": follows_every_sentence,
     "adds one seed at a time, 3 to 12": adds_one_seed,
+    "adds seeds of row 0, of all rows, and of row 0 again": adds_seeds_of_row_0,
     "takes verdicts after every seed, stops when they are good": stops_when_it_looks_well,
     "selects 5 of 12 seeds": selects_seeds,
     "keeps the best row only, then adds seeds": drops_rows,
@@ -642,6 +668,10 @@ UNEQUAL_USERS = (
     ("adds one seed at a time, 3 to 12", "one row with 25 times the variance"),
     ("adds one seed at a time, 3 to 12", "lognormal noise"),
     (
+        "adds seeds of row 0, of all rows, and of row 0 again",
+        "row 0 with 25 times the variance",
+    ),
+    (
         "looks before and after failed trials are tried again",
         "one row with 25 times the variance",
     ),
@@ -659,6 +689,7 @@ UNEQUAL_USERS = (
 ALSO_ONE_ROW = (
     follows_advice,
     adds_one_seed,
+    adds_seeds_of_row_0,
     stops_when_it_looks_well,
     cuts_a_long_study_short,
     selects_seeds,

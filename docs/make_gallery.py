@@ -21,7 +21,11 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "gallery"
 FIGURES = ROOT / "docs" / "figures"
 # The studies, with the figures that say most about each.
-STUDIES = {"quickstart": ("effects",), "search": ("pareto", "parallel")}
+STUDIES = {
+    "quickstart": ("effects",),
+    "until-decided": ("effects",),
+    "search": ("pareto", "parallel"),
+}
 # More sentences are no help: the table has them too.
 MOST_VERDICTS = 10
 ALT = {

@@ -148,7 +148,7 @@ class Progress:
         self._trials |= {trial.hash: trial for cell in cells for trial in cell.trials}
         self._label(cells)
         if self._until and len(self._trials) > before:
-            rows = ", ".join(str(cell.index) for cell in cells)
+            rows = ", ".join(str(cell.index) for cell in cells if cell.index)
             self._say(
                 f"inconclusive so far: rows {rows}; {len(self._trials) - before} more"
                 " trials"

@@ -129,7 +129,7 @@ def effects_table(
         )
     if any(effect.is_step_down for effect in effects):
         notes.append(STEP_DOWN)
-    notes += extra_note(results, effects)
+    notes += extra_note(effects)
     notes += given_up_notes(effects)
     notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")

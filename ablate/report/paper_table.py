@@ -365,9 +365,7 @@ class _PaperTable:
                 r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
                 rf" $^{{*}}$ {stars} ({words})."
             )
-            sentences += map(
-                escape.latex, extra_note(self._results, [*self._effects.values()])
-            )
+            sentences += map(escape.latex, extra_note([*self._effects.values()]))
         if self._has_controls and self._special(GAIN) in chosen:
             sentences.append(
                 r"$\Delta$ control: mean difference from the baseline at the width"

@@ -286,7 +286,7 @@ def _notes(
             "Δ control: mean ± sd of the differences from the control, paired by seed."
             " A control is the baseline at the width whose cost is nearest to that of the variant."
         )
-    notes += extra_note(results, row_effects)
+    notes += extra_note(row_effects)
     notes += confirmation_note(results)
     # A search can propose the same cell many times, so one note covers all of these.
     rest = [cell for cell in results.cells if cell.note != "proposed again"]

@@ -305,14 +305,15 @@ WITHHELD_NOTES = {
 }
 
 
-def extra_note(results: StudyResults, effects: Sequence[Effect]) -> list[str]:
+def extra_note(effects: Sequence[Effect]) -> list[str]:
     """Returns with which mean of row 0 rows are compared, if it has extra seeds."""
-    if not any(effect.extra for effect in effects):
+    numbers = sorted({len(e.seeds) + e.extra for e in effects if e.extra})
+    if not numbers:
         return []
     return [
-        f"Row 0 has {len(results.cells[0].statuses)} seeds. A row is compared with two"
-        " thirds of the mean over all of them, and one third of the mean over the seeds"
-        " that the row has too."
+        f"Row 0 has extra seeds. A row is compared with two thirds of its mean over all"
+        f" {' or '.join(map(str, numbers))} seeds, and one third of its mean over the"
+        " seeds that the row has too."
     ]
 
 
@@ -324,7 +325,8 @@ def given_up_notes(effects: Sequence[Effect]) -> list[str]:
     get = "gets" if len(rows) == 1 else "get"
     return [
         f"{rows_text(rows).capitalize()} {get} no further seeds: the probability of a"
-        f" conclusive verdict with all of them is below {percent(LEAST_CHANCE)}."
+        f" conclusive verdict with all of them is below {percent(LEAST_CHANCE)}. Their"
+        " intervals are wide: they are at the level of an early look."
     ]
 
 

@@ -201,5 +201,7 @@ def test_a_study_that_gave_no_row_up_keeps_its_seeds(
     assert outcome.trained == 0
     assert counts(options) == seeds
     assert Study("tiny", options.url).table("json") == table
-    assert pipeline.resume("tiny", options, executor=SimulatedExecutor(curve)).trained == 0
+    assert (
+        pipeline.resume("tiny", options, executor=SimulatedExecutor(curve)).trained == 0
+    )
     assert counts(options) == seeds

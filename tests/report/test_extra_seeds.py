@@ -154,7 +154,7 @@ def test_every_table_has_the_same_difference_and_says_how(made_up: ModuleType) -
     found = effects(results, 0.5)
     mean = found[0].mean
     assert mean is not None
-    words = "Row 0 has 10 seeds. A row is compared with two thirds of the mean"
+    words = "A row is compared with two thirds of its mean over all 10 seeds"
     for table in (results_table(results), effects_table(results, found, 0.5)):
         shown = render(table, "md")
         assert words in shown
