@@ -87,6 +87,16 @@ class StudyResults:
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
 
+    def without_extra_seeds(self) -> StudyResults:
+        """Returns the study without seeds that only row 0 was declared to have."""
+        if self.baseline_seeds is None or len(self.cells) < 2:
+            return self
+        row_0, *rows = self.cells
+        shared = set[int]().union(*(row.statuses for row in rows))
+        return replace(
+            self, cells=(row_0.with_seeds(shared), *rows), baseline_seeds=None
+        )
+
     @property
     def baseline(self) -> CellResult | None:
         """The cell at the baseline levels, which may differ from the reference.

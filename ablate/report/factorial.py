@@ -95,7 +95,8 @@ class Factorial:
         baseline: Mapping[str, Level],
         looks: Looks | None = None,
     ) -> None:
-        results = with_all_seeds(results)
+        # Seeds are blocks, so those of row 0 alone tell nothing.
+        results = with_all_seeds(results).without_extra_seeds()
         self._results, self._base = results, dict(baseline)
         looked = looks.number if looks else 1
         self._level = results.generation.level / looked

@@ -13,6 +13,7 @@ from scipy import stats
 from ablate.records import FIRST_LEVEL, Generation, Status, StudyResults
 from ablate.report.effects import effects
 from ablate.report.effects_table import effects_table
+from ablate.report.factorial import Factorial
 from ablate.report.noise import ALL_SEEDS, Extra, null_of, standardise
 from ablate.report.paper_table import PaperStyle, paper_table
 from ablate.report.results_table import results_table
@@ -146,6 +147,23 @@ def test_a_failed_extra_seed_holds_all_verdicts_back(made_up: ModuleType) -> Non
     failed = replace(reference, statuses=statuses, values=left)
     results = replace(results, cells=(failed, *results.cells[1:]))
     assert all(e.verdict is Verdict.INCONCLUSIVE for e in effects(results, 0.5))
+
+
+def test_factor_effects_use_the_seeds_of_all_cells(made_up: ModuleType) -> None:
+    levels = [{"a": a, "b": b} for a in (0, 1) for b in (0, 1)]
+    values = drawn(3, 9)
+    with_extra = study(made_up, values, 6)
+    equal = made_up.made(values[:, :6], levels)
+    cells = [
+        replace(cell, levels=level)
+        for cell, level in zip(with_extra.cells, levels, strict=True)
+    ]
+    with_extra = replace(with_extra, cells=tuple(cells), factors=("a", "b"))
+    base = levels[0]
+    found = Factorial(with_extra, base).main_effects(0.5, "max")
+    expected = Factorial(replace(equal, generation=with_extra.generation), base)
+    assert found == expected.main_effects(0.5, "max")
+    assert Factorial(with_extra, base).by_seed
 
 
 def test_every_table_has_the_same_difference_and_says_how(made_up: ModuleType) -> None:
