@@ -353,7 +353,8 @@ def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
     if users is None:
         users = max(200, count // 4)
     yield from study_proofs(count)
-    yield from until_decided_proofs(count // 10)
+    yield from row_0_proofs(count // 8)
+    # Those of seeds until decided take too long: each pattern of seeds is simulated.
     yield from image_proofs(users)
     yield from user_proofs(users)
 
@@ -363,6 +364,7 @@ def printed(which: str, count: int) -> list[Proof]:
     kinds = {
         "studies": study_proofs,
         "until decided": until_decided_proofs,
+        "row 0": row_0_proofs,
         "images": image_proofs,
         "users": user_proofs,
     }
@@ -462,7 +464,6 @@ def study_proofs(count: int) -> Iterator[Proof]:
         high=0.05,
         count=count,
     )
-    yield from row_0_proofs(count)
     share = until_decided(few, [0.0] * 21, Looks(10, 13, 3), margin=2 * NOISE)[0]
     yield Proof(
         promise=wrong,
@@ -872,6 +873,7 @@ def main() -> int:
     parts = {
         "studies": arguments.count,
         "until decided": arguments.count // 2,
+        "row 0": arguments.count,
         "images": arguments.users,
         "users": arguments.users,
     }
