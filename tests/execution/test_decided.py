@@ -174,7 +174,7 @@ def test_row_0_begins_with_its_own_number_of_seeds(
     assert study.table("json") == Study("tiny", killed.url).table("json")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_rows_that_can_never_be_tested_get_no_further_seeds(
     run_text: RunText, options: Options
 ) -> None:

@@ -745,3 +745,21 @@ def test_diverged_and_pruned_are_the_only_ends_without_a_value() -> None:
     from ablate.report.effects import SURVIVORS
 
     assert set(RESOLVED) == {Status.COMPLETED, Status.FAILED, *SURVIVORS}
+
+
+@pytest.mark.proof
+def test_a_plan_proposes_seeds_of_row_0_if_they_find_more(desk: Desk) -> None:
+    def shown(seeds: str, *, splits: bool = True) -> str:
+        return "\n".join(power_lines(preview(desk, with_seeds(seeds)), splits=splits))
+
+    (found,) = re.findall(r"\n  8 seeds: ([\d.]+) sd", shown("8"))
+    same = r"the same 64 trials as seeds: {count: 7, baseline: 15}: ([\d.]+) sd"
+    (split,) = re.findall(same, shown("8"))
+    assert float(split) < float(found)
+    (declared,) = re.findall(
+        r"  7 seeds: ([\d.]+) sd \(15 of row 0\)", shown("{count: 7, baseline: 15}")
+    )
+    assert declared == split
+    # With few seeds, no split finds a smaller difference.
+    assert "baseline" not in shown("4")
+    assert "baseline" not in shown("8", splits=False)
