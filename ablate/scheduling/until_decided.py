@@ -71,7 +71,7 @@ def granted(
             cell.index
             for cell in plan.cells
             if any(
-                trial.hash in known
+                _resolved(trial, known)
                 for trial in cell.trials[counts.get(cell.index, 0) :]
             )
         }
@@ -105,7 +105,7 @@ def _undecided(
         plan.space.seeds.looks,
         predict=False,
     )
-    most = max(len(cell.trials) for cell in plan.cells[1:])
+    most = max((len(cell.trials) for cell in plan.cells[1:]), default=0)
     # A cell that was decided at an earlier look has fewer seeds than the reference. Its
     # verdict is final, and it gets no further seeds.
     counts = {cell.index: len(cell.trials) for cell in plan.cells}
