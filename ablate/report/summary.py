@@ -54,7 +54,7 @@ class Row:
 
 
 def summarise(
-    results: StudyResults, differences: Mapping[int, float | None]
+    results: StudyResults, differences: Mapping[int, float | None] | None = None
 ) -> list[Row]:
     """Returns one row per cell, in the order of the plan.
 
@@ -71,7 +71,7 @@ def summarise(
         source = cell if cell.same_as is None else by_index[cell.same_as]
         lost = len(collapsed.get(source.index, ()))
         row = _row(cell, source, reference, lost)
-        delta = differences.get(source.index, row.delta)
+        delta = (differences or {}).get(source.index, row.delta)
         rows.append(replace(row, delta=delta))
     controls = {
         cell.control_of: cell for cell in results.cells if cell.control_of is not None

@@ -101,7 +101,7 @@ RESULTS = StudyResults(
 
 
 def test_means_spreads_and_paired_differences() -> None:
-    rows = summarise(RESULTS, {})
+    rows = summarise(RESULTS)
     assert rows[0].mean == pytest.approx(79.8333, abs=1e-4)
     assert rows[0].sd == pytest.approx(statistics.stdev([79.8, 79.6, 80.1]))
     assert rows[0].delta is None
@@ -118,7 +118,7 @@ def test_means_spreads_and_paired_differences() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    notes = [row.note for row in summarise(RESULTS, {})]
+    notes = [row.note for row in summarise(RESULTS)]
     assert notes[2] == "1 failed"
     assert notes[3] == "2 diverged"
     assert "does not divide" in notes[4]
