@@ -6,26 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from made_up import MARGIN, SAID, drawn, made
+from made_up import MARGIN, SAID, drawn, made, space_of
 
 from ablate.plan.designs import combinations
-from ablate.records import (
-    Claim,
-    Criterion,
-    Data,
-    Design,
-    Factors,
-    Level,
-    Network,
-    Recipe,
-    Resources,
-    Scheduler,
-    Seeds,
-    Space,
-    StudyResults,
-)
+from ablate.records import Design, Level, Seeds, StudyResults
 from ablate.report.factorial import Factorial, Term
-from ablate.tasks import classification
 
 # Planted effects of two factors, and what both do together beside.
 A, B, AB = 0.6, -0.3, 0.5
@@ -117,29 +102,8 @@ def coverage_of_fraction(count: int, seeds: int) -> float:
     """The same for main effects in a fraction of resolution IV of six factors, two of
     which interact.
     """
-    factors = dict.fromkeys("abcdef", (0, 1))
-    space = Space(
-        name="made-up",
-        named=True,
-        document="",
-        claim=Claim(question=""),
-        network=Network(backbone="vit"),
-        factors=Factors(
-            levels=factors,
-            fixed={},
-            baseline=dict.fromkeys(factors, 0),
-            full=dict.fromkeys(factors, 1),
-        ),
-        design=Design("fractional"),
-        seeds=Seeds(numbers=(0,)),
-        data=Data(name="digits", path="", image_size=8, channels=1, classes=10),
-        recipe=Recipe(),
-        criterion=Criterion(
-            metric="top1", direction="max", metrics=classification.METRICS
-        ),
-        resources=Resources(),
-        scheduler=Scheduler(),
-    )
+    factors: dict[str, tuple[Level, ...]] = dict.fromkeys("abcdef", (0, 1))
+    space = space_of(factors, Design("fractional"), Seeds(numbers=(0,)))
     levels = [dict(cell) for cell in combinations(space)]
     means = [
         A * bool(cell["a"]) + B * bool(cell["b"]) + AB * bool(cell["a"] and cell["b"])

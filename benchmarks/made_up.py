@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,6 +193,7 @@ def drawn(
     means: Sequence[float],
     seeds: int,
     noise: Noise = normal,
+    seed_sd: float = SEED_SD,
 ) -> Vector:
     """Values of cells with these means: each seed raises or lowers all cells alike, and
     each training is noisy.
@@ -200,7 +201,7 @@ def drawn(
     return (
         75
         + np.asarray(means)[:, None]
-        + generator.normal(0, SEED_SD, (1, seeds))
+        + generator.normal(0, seed_sd, (1, seeds))
         + noise(generator, (len(means), seeds))
     )
 
@@ -214,34 +215,29 @@ def names(count: int) -> list[dict[str, Level]]:
     return [{"cell": number} for number in range(count)]
 
 
-def planned(
-    cells: int, looks: Looks, margin: float = MARGIN, baseline: int | None = None
-) -> Plan:
-    """A plan of cells that have as many seeds as they may come to.
-
-    Args:
-        baseline: the number of seeds of row 0, if it is not that of the others.
-    """
-    recipe, data = (
-        Recipe(),
-        Data(name="digits", path="", image_size=8, channels=1, classes=10),
-    )
-    space = Space(
+def space_of(
+    levels: Mapping[str, tuple[Level, ...]],
+    design: Design,
+    seeds: Seeds,
+    margin: float = MARGIN,
+) -> Space:
+    """A space with these factors; the first level of each is the baseline."""
+    return Space(
         name="made-up",
         named=True,
         document="",
         claim=Claim(question=""),
         network=Network(backbone="vit"),
         factors=Factors(
-            levels={"cell": tuple(range(cells))},
+            levels=levels,
             fixed={},
-            baseline={"cell": 0},
-            full={"cell": cells - 1},
+            baseline={name: each[0] for name, each in levels.items()},
+            full={name: each[-1] for name, each in levels.items()},
         ),
-        design=Design(),
-        seeds=Seeds(numbers=tuple(range(looks.most)), looks=looks, baseline=baseline),
-        data=data,
-        recipe=recipe,
+        design=design,
+        seeds=seeds,
+        data=Data(name="digits", path="", image_size=8, channels=1, classes=10),
+        recipe=Recipe(),
         criterion=Criterion(
             metric="top1",
             direction="max",
@@ -250,6 +246,22 @@ def planned(
         ),
         resources=Resources(),
         scheduler=Scheduler(),
+    )
+
+
+def planned(
+    cells: int, looks: Looks, margin: float = MARGIN, baseline: int | None = None
+) -> Plan:
+    """A plan of cells that have as many seeds as they may come to.
+
+    Args:
+        baseline: the number of seeds of row 0, if it is not that of the others.
+    """
+    space = space_of(
+        {"cell": tuple(range(cells))},
+        Design(),
+        Seeds(numbers=tuple(range(looks.most)), looks=looks, baseline=baseline),
+        margin,
     )
     return Plan(
         space,
@@ -272,7 +284,10 @@ def planned(
                 ),
                 trials=tuple(
                     Trial(
-                        architecture=architecture, recipe=recipe, data=data, seed=seed
+                        architecture=architecture,
+                        recipe=space.recipe,
+                        data=space.data,
+                        seed=seed,
                     )
                     for seed in (
                         space.seeds.numbers if number else space.seeds.of_row_0

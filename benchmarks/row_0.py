@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 from machine import machine_text
-from made_up import MARGIN, NOISE, NOISES, SAID, Vector, made, names
+from made_up import MARGIN, NOISE, NOISES, SAID, Vector, drawn, made, names
 
 from ablate.records import FIRST_LEVEL, Generation, StudyResults
 from ablate.report.effects import effects
@@ -42,21 +42,9 @@ def study(values: Vector, seeds: int, level: float = FIRST_LEVEL) -> StudyResult
     )
 
 
-def drawn(
-    generator: np.random.Generator,
-    sizes: list[float],
-    seeds: int,
-    share: float,
-    noise: str = "equal noise",
-) -> Vector:
-    """Values of cells; a seed shifts all of them by a share of the variance."""
-    spread = NOISE * math.sqrt(share / (1 - share))
-    return (
-        75
-        + np.array(sizes)[:, None]
-        + generator.normal(0, spread, (1, seeds))
-        + NOISES[noise](generator, (len(sizes), seeds))
-    )
+def seed_sd(share: float) -> float:
+    """The standard deviation of what a seed does to all cells alike."""
+    return NOISE * math.sqrt(share / (1 - share))
 
 
 def power(
@@ -67,7 +55,7 @@ def power(
     means = [0.0, 0.0, size * NOISE, *[0.0] * (ROWS - 2)]
     hits = 0
     for _ in range(count):
-        values = drawn(generator, means, row_0, share, noise)
+        values = drawn(generator, means, row_0, NOISES[noise], seed_sd(share))
         by_row = effects(study(values, seeds), MARGIN, predict=False)
         hits += by_row[1].verdict is Verdict.HELPS
     return hits / count
@@ -80,7 +68,7 @@ def false_verdicts(
     generator = np.random.default_rng(cells * 1000 + seeds)
     wrong = 0
     for _ in range(count):
-        values = drawn(generator, [0.0] * cells, row_0, share, noise)
+        values = drawn(generator, [0.0] * cells, row_0, NOISES[noise], seed_sd(share))
         by_row = effects(study(values, seeds), MARGIN, predict=False)
         wrong += any(effect.verdict in SAID for effect in by_row)
     return wrong / count
@@ -93,14 +81,16 @@ def other_tests(count: int, seeds: int, row_0: int, size: float) -> tuple[float,
     """
     generator = np.random.default_rng(6)
     null = generator.standard_normal((count, ROWS + 1, row_0))
-    drawn_ = generator.standard_normal((count, ROWS + 1, row_0))
-    drawn_[:, 2] += size
+    differing = generator.standard_normal((count, ROWS + 1, row_0))
+    differing[:, 2] += size
     shares = []
     for known in (False, True):
         limit = np.quantile(
             _scores(null, seeds, known=known).max(axis=1), 1 - FIRST_LEVEL
         )
-        shares.append(float((_scores(drawn_, seeds, known=known)[:, 1] > limit).mean()))
+        shares.append(
+            float((_scores(differing, seeds, known=known)[:, 1] > limit).mean())
+        )
     return shares[0], shares[1]
 
 

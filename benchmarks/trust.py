@@ -353,7 +353,7 @@ def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
     if users is None:
         users = max(200, count // 4)
     yield from study_proofs(count)
-    yield from row_0_proofs(count // 8)
+    yield from row_0_proofs(count // 4)
     # Those of seeds until decided take too long: each pattern of seeds is simulated.
     yield from image_proofs(users)
     yield from user_proofs(users)

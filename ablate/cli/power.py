@@ -126,9 +126,9 @@ def _split_lines(plan: Plan, level: float, sd: float | None) -> list[str]:
     """
     seeds = plan.space.seeds
     rows, each = _comparisons(plan), len(seeds.numbers)
-    if seeds.looks is not None or seeds.baseline is not None or rows < 2:
+    if seeds.looks is not None or seeds.baseline is not None or rows < 2 or each < 3:
         return []
-    best = detectable(rows, each, level) if each > 2 else 0.0
+    best = detectable(rows, each, level)
     lines: list[str] = []
     for fewer in range(max(2, each - MOST_FEWER), each):
         extra = (each - fewer) * (rows + 1)

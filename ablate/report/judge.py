@@ -298,7 +298,7 @@ def _family_of_one(
 
     If the reference has extra seeds, the p value is simulated.
     """
-    if len(compared(cell, reference).seeds) < 2:
+    if not _has_pair(cell, reference):
         return None
     return family_of(reference.values, [cell.values], planned=1, extra=extra)
 

@@ -13,7 +13,7 @@ it is tested by Student's paired t.
 The reference may have more seeds than the rows (`Extra`). Its mean is then two thirds of
 the mean over all of its seeds, which has less noise, and one third of the mean over the
 seeds that a row shares with it, which pairs. The weights are fixed in advance: with few
-seeds, estimated ones find fewer differences (docs/trust.md).
+seeds, estimated ones find fewer differences.
 
 The p values come from a simulation, not from a table. It draws studies without effects,
 with as many rows and seeds as the study has, under each noise of a fixed set (`NOISES`):
@@ -96,6 +96,13 @@ class Extra:
     shared: Array
     more: Array
 
+    @property
+    def variance(self) -> Array:
+        """The variance of a training of the reference, with that of its seed."""
+        values = np.concatenate([self.shared, self.more], axis=-1)
+        variance: Array = values.var(axis=-1, ddof=1)
+        return variance
+
     def in_units_of(self, scale: float) -> Extra:
         """Returns the values around their mean, divided by a scale."""
         centre = self.shared.mean(axis=-1, keepdims=True)
@@ -150,8 +157,10 @@ def standardise(
     if extra is not None:
         weight = _weight(extra, counts)
         means = means + weight * _shift(extra, present)
-        by_row = _own_variance(differences, present, extra, weight)
-        total = _total_variance(extra)[..., None]
+        # What is left of the reference by seed, if it counts less.
+        left = differences + weight[:, None] * extra.shared[..., None, :]
+        by_row = variances(left, present).by_row
+        total = extra.variance[..., None]
         pooled = _with_less_of_reference(pooled / 2, total, weight)
         reference = _with_less_of_reference(reference / 2, total, weight)
         rest = weight**2 * total / extra.more.shape[-1]
@@ -196,26 +205,6 @@ def _shift(extra: Extra, present: Array) -> Array:
     shared = np.where(present, extra.shared[..., None, :], 0.0).sum(axis=-1)
     shift: Array = shared / present.sum(axis=1) - extra.more.mean(axis=-1)[..., None]
     return shift
-
-
-def _own_variance(
-    differences: Array, present: Array, extra: Extra, weight: Array
-) -> Array:
-    """Returns the variance of each row minus what is left of the reference, by seed."""
-    values = differences + weight[:, None] * extra.shared[..., None, :]
-    counts = present.sum(axis=1)
-    means = np.where(present, values, 0.0).sum(axis=-1) / counts
-    centred = np.where(present, values - means[..., None], 0.0)
-    variance: Array = (centred**2).sum(axis=-1) / (counts - 1)
-    return variance
-
-
-def _total_variance(extra: Extra) -> Array:
-    """Returns the variance of a training of the reference, with that of its seed."""
-    variance: Array = np.concatenate([extra.shared, extra.more], axis=-1).var(
-        axis=-1, ddof=1
-    )
-    return variance
 
 
 def _with_less_of_reference(training: Array, total: Array, weight: Array) -> Array:

@@ -325,8 +325,8 @@ def given_up_notes(effects: Sequence[Effect]) -> list[str]:
     get = "gets" if len(rows) == 1 else "get"
     return [
         f"{rows_text(rows).capitalize()} {get} no further seeds: the probability of a"
-        f" conclusive verdict with all of them is below {percent(LEAST_CHANCE)}. Their"
-        " intervals are wide: they are at the level of an early look."
+        f" conclusive verdict with all of them is below {percent(LEAST_CHANCE)}. The"
+        " interval of such a row is wide: it has the level of an early look."
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ablate.records import FIRST_LEVEL, Generation, Status, StudyResults
+from ablate.records import Status
 from ablate.report.effects import effects
 from ablate.report.effects_table import effects_table
 from ablate.report.factorial import Factorial
@@ -25,23 +25,8 @@ Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
-def made_up() -> ModuleType:
-    return load("made_up")
-
-
-def study(made_up: ModuleType, values: Array, seeds: int) -> StudyResults:
-    """A study whose row 0 has a value in each column, the others in the first ones."""
-    results: StudyResults = made_up.made(values, made_up.names(len(values)))
-    cells = (
-        results.cells[0],
-        *(cell.with_seeds(range(seeds)) for cell in results.cells[1:]),
-    )
-    return replace(
-        results,
-        cells=cells,
-        baseline_seeds=values.shape[1],
-        generation=Generation(level=FIRST_LEVEL),
-    )
+def row_0() -> ModuleType:
+    return load("row_0")
 
 
 def drawn(rows: int, seeds: int, number: int = 0) -> Array:
@@ -51,10 +36,10 @@ def drawn(rows: int, seeds: int, number: int = 0) -> Array:
 
 
 def test_a_row_is_compared_with_two_thirds_of_the_mean_over_all_seeds(
-    made_up: ModuleType,
+    row_0: ModuleType,
 ) -> None:
     values = drawn(3, 10)
-    found = effects(study(made_up, values, 4), 0.5)
+    found = effects(row_0.study(values, 4), 0.5)
     baseline = 2 / 3 * values[0].mean() + values[0, :4].mean() / 3
     for effect in found:
         assert effect.seeds == (0, 1, 2, 3)
@@ -64,17 +49,17 @@ def test_a_row_is_compared_with_two_thirds_of_the_mean_over_all_seeds(
         assert effect.estimate.value == effect.mean
 
 
-def test_extra_seeds_that_were_not_declared_are_not_used(made_up: ModuleType) -> None:
+def test_extra_seeds_that_were_not_declared_are_not_used(row_0: ModuleType) -> None:
     """Their number could follow from results."""
     values = drawn(3, 10)
-    undeclared = replace(study(made_up, values, 4), baseline_seeds=None)
-    equal = made_up.made(values[:, :4], made_up.names(4))
+    undeclared = replace(row_0.study(values, 4), baseline_seeds=None)
+    equal = row_0.made(values[:, :4], row_0.names(4))
     equal = replace(equal, generation=undeclared.generation)
     found = [(e.mean, e.estimate, e.judged) for e in effects(undeclared, 0.5)]
     assert found == [(e.mean, e.estimate, e.judged) for e in effects(equal, 0.5)]
 
 
-def test_the_standard_error_is_that_of_the_sum(made_up: ModuleType) -> None:
+def test_the_standard_error_is_that_of_the_sum(row_0: ModuleType) -> None:
     """The error of a row that stands alone is written out here."""
     values = drawn(4, 12)
     values[1, :5] += np.array([9.0, -9.0, 9.0, -9.0, 0.0])
@@ -91,7 +76,7 @@ def test_the_standard_error_is_that_of_the_sum(made_up: ModuleType) -> None:
     assert scores.freedom[0] == pytest.approx(freedom)
 
 
-def test_one_row_keeps_its_level_and_beats_the_paired_t(made_up: ModuleType) -> None:
+def test_one_row_keeps_its_level_and_beats_the_paired_t(row_0: ModuleType) -> None:
     """The p value of a single comparison is simulated; its scores are drawn here anew."""
     null = null_of(np.ones((1, 4), bool), extra=6)
     generator = np.random.default_rng(8)
@@ -107,27 +92,10 @@ def test_one_row_keeps_its_level_and_beats_the_paired_t(made_up: ModuleType) -> 
     assert limit < stats.t.isf(0.02, 3) * 1.02
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("variances", [(1, 1), (25, 1), (1, 25)])
-def test_studies_without_effects_keep_their_level(
-    made_up: ModuleType, variances: tuple[int, int]
-) -> None:
-    generator = np.random.default_rng(3)
-    wrong, count = 0, 1_000
-    for _ in range(count):
-        values = 70 + generator.normal(0, 0.5, (6, 9))
-        values += generator.normal(0, 0.5, (1, 9))
-        values[0] += generator.normal(0, 0.5 * np.sqrt(variances[0] - 1), 9)
-        values[1] += generator.normal(0, 0.5 * np.sqrt(variances[1] - 1), 9)
-        found = effects(study(made_up, values, 4), 0.5, predict=False)
-        wrong += any(e.verdict in (Verdict.HELPS, Verdict.HURTS) for e in found)
-    assert wrong / count <= 0.04 + 3 * np.sqrt(0.04 * 0.96 / count)
-
-
-def test_a_primary_row_uses_the_extra_seeds(made_up: ModuleType) -> None:
+def test_a_primary_row_uses_the_extra_seeds(row_0: ModuleType) -> None:
     values = drawn(3, 10)
     values[2] += 2
-    results = replace(study(made_up, values, 4), primary=(2,))
+    results = replace(row_0.study(values, 4), primary=(2,))
     first = next(effect for effect in effects(results, 0.5) if effect.row == 2)
     alone = replace(results, cells=(results.cells[0], results.cells[2]), primary=())
     (expected,) = effects(alone, 0.5)
@@ -136,10 +104,10 @@ def test_a_primary_row_uses_the_extra_seeds(made_up: ModuleType) -> None:
     assert first.verdict is expected.verdict is Verdict.HELPS
 
 
-def test_a_failed_extra_seed_holds_all_verdicts_back(made_up: ModuleType) -> None:
+def test_a_failed_extra_seed_holds_all_verdicts_back(row_0: ModuleType) -> None:
     values = drawn(3, 10)
     values[1:] += 5
-    results = study(made_up, values, 4)
+    results = row_0.study(values, 4)
     assert all(e.verdict is Verdict.HELPS for e in effects(results, 0.5))
     reference = results.cells[0]
     statuses = {**reference.statuses, 9: Status.FAILED}
@@ -149,11 +117,11 @@ def test_a_failed_extra_seed_holds_all_verdicts_back(made_up: ModuleType) -> Non
     assert all(e.verdict is Verdict.INCONCLUSIVE for e in effects(results, 0.5))
 
 
-def test_factor_effects_use_the_seeds_of_all_cells(made_up: ModuleType) -> None:
+def test_factor_effects_use_the_seeds_of_all_cells(row_0: ModuleType) -> None:
     levels = [{"a": a, "b": b} for a in (0, 1) for b in (0, 1)]
     values = drawn(3, 9)
-    with_extra = study(made_up, values, 6)
-    equal = made_up.made(values[:, :6], levels)
+    with_extra = row_0.study(values, 6)
+    equal = row_0.made(values[:, :6], levels)
     cells = [
         replace(cell, levels=level)
         for cell, level in zip(with_extra.cells, levels, strict=True)
@@ -166,9 +134,9 @@ def test_factor_effects_use_the_seeds_of_all_cells(made_up: ModuleType) -> None:
     assert Factorial(with_extra, base).by_seed
 
 
-def test_every_table_has_the_same_difference_and_says_how(made_up: ModuleType) -> None:
+def test_every_table_has_the_same_difference_and_says_how(row_0: ModuleType) -> None:
     values = drawn(3, 10)
-    results = study(made_up, values, 4)
+    results = row_0.study(values, 4)
     found = effects(results, 0.5)
     mean = found[0].mean
     assert mean is not None

@@ -9,6 +9,7 @@ from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.plan import make_plan
+from ablate.results.review import review
 from ablate.results.study import Study
 from ablate.scheduling.cost_cache import CostCache
 from tests.conftest import TINY, RunText
@@ -67,6 +68,8 @@ def test_more_seeds_of_row_0_after_results_are_a_new_generation(
     assert study.declared() == space.load(MORE, "tiny.yaml")
     assert study.results().generation.level == pytest.approx(0.04)
     assert pipeline.resume("tiny", options, executor=SimulatedExecutor()).trained == 0
+    hints = [finding.text for finding in review("tiny", options.url)]
+    assert any("write `seeds: {count: " in hint for hint in hints), hints
     more = MORE.replace("baseline: 5", "baseline: 8")
     assert run_text(more, SimulatedExecutor()).trained == 3
     later = Study("tiny", options.url)
