@@ -26,14 +26,21 @@ from ablate import execution
 from ablate.errors import DataError, StoreError
 from ablate.machine import provenance
 from ablate.machine.storage import try_out
-from ablate.records import COST_REVISION, WITH_RESULT, Plan, Space, Status
+from ablate.records import (
+    COST_REVISION,
+    WITH_RESULT,
+    Generation,
+    Plan,
+    Space,
+    Status,
+)
 from ablate.scheduling.jobs import make_order, make_queue
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.preview import Preview, make_preview, propose
 from ablate.scheduling.queue import Searched
 from ablate.scheduling.recorder import Hooks, Recorder, make_loggers, make_recorder
-from ablate.scheduling.sources import StoredTrials, make_source
+from ablate.scheduling.sources import StoredTrials, growth, make_source
 from ablate.scheduling.stored_space import (
     validated_space,
     was_search,
@@ -127,6 +134,10 @@ def cost_plan(declared: Space, url: str) -> Plan:
     """
     with Reader(url) if exists(url) else nullcontext() as reader:
         plan, _ = propose(declared, reader)
+        if plan.space.tune is None or reader is None:
+            return plan
+        known = reader.trials.known(trial.hash for trial in plan.trials)
+        plan, _ = growth(plan, Generation())(known)
         return plan
 
 

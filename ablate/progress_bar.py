@@ -51,7 +51,7 @@ class ProgressBar:
         self._add(shown.to_train)
 
     def _proposed(self, cells: list[Cell]) -> None:
-        self._add(trial for cell in cells for trial in cell.trials)
+        self._add(trial for cell in cells for trial in cell.all_trials)
 
     def _add(self, trials: Iterable[Trial]) -> None:
         self._total |= {trial.hash: trial.recipe.epochs for trial in trials}

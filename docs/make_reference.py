@@ -27,7 +27,7 @@ from ablate.families import families
 from ablate.records import MOST_WHOLE, Recipe
 from ablate.report.summary import level_text
 from ablate.space.recipes import RECIPES
-from ablate.space.schema import json_schema
+from ablate.space.schema import TuneForm, json_schema
 
 FOLDER = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `make reference`; do not edit. -->"
@@ -57,6 +57,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "full": "full: {shortcuts.count: 2}",
         "rows": "rows: [{}, {shortcuts.count: 1}, {shortcuts.count: 2, shortcuts.b: 1}]",
         "strategy": "strategy: {name: tpe, cells: 20}",
+        "tune": "tune: {recipe.lr: {low: 3e-4, high: 1e-2, scale: log}, settings: 8}",
         "published": "published: augvit/table3",
     },
     "How they are trained": {
@@ -86,6 +87,7 @@ FORMS = {
     "data": "DataForm",
     "design": "DesignForm",
     "strategy": "StrategyForm",
+    "tune": "TuneForm",
     "scheduler": "SchedulerForm",
     "resources": "ResourcesForm",
     "seeds": "SeedsForm",
@@ -219,6 +221,8 @@ def space_page() -> str:
         rows = [
             (f"`{name}`", allowed(value), default(value), value["description"])
             for name, value in schema["$defs"][form]["properties"].items()
+            # A mapping may also have the names of factors.
+            if key != "tune" or name in TuneForm.model_fields
         ]
         parts.append(f"### Keys of {key}")
         parts.append(table(("key", "value", "default", "meaning"), rows))

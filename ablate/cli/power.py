@@ -43,7 +43,9 @@ def power_lines(shown: Preview, *, splits: bool = False) -> list[str]:
         return []
     declared = generation.primary(plan.space.criterion.primary)
     primary = [comparison for comparison in declared if not isinstance(comparison, str)]
-    sd = sd_of_training(results_of(plan, shown.known))
+    sd = sd_of_training(
+        results_of(shown.plan if plan.space.tune else plan, shown.known)
+    )
     metric = plan.space.criterion.compared
     tested = ""
     if not generation.is_first:
@@ -66,7 +68,8 @@ def power_lines(shown: Preview, *, splits: bool = False) -> list[str]:
     ]
     if sd is not None:
         lines.append(f"  (sd so far: {fixed(sd, metric.digits)}{metric.unit})")
-    if plan.space.seeds.looks is None and generation.next_level:
+    grows = plan.space.seeds.looks is not None or plan.space.tune is not None
+    if not grows and generation.next_level:
         lines += [
             f"  (seeds that you add after results are tested at"
             f" {percent(generation.next_level)}; to add seeds where they are",

@@ -145,7 +145,9 @@ class Progress:
                 f"the search has ended; rows {', '.join(confirmed)} are trained on"
                 f" {len(self._fresh)} fresh seeds"
             )
-        self._trials |= {trial.hash: trial for cell in cells for trial in cell.trials}
+        self._trials |= {
+            trial.hash: trial for cell in cells for trial in cell.all_trials
+        }
         self._label(cells)
         if self._until and len(self._trials) > before:
             rows = ", ".join(str(cell.index) for cell in cells if cell.index)
@@ -165,6 +167,11 @@ class Progress:
             self._labels |= {
                 trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials
             }
+            # A trial at the setting of row 0 may be one of the table, too.
+            self._labels = {
+                at.trial.hash: f"{levels}, setting {at.setting}, seed {at.trial.seed}"
+                for at in cell.at_settings
+            } | self._labels
 
     def event(self, happened: Event) -> None:
         """Shows one event."""

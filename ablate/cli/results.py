@@ -270,6 +270,7 @@ class Kind(StrEnum):
     contributions = "contributions"
     importance = "importance"
     images = "images"
+    tuning = "tuning"
 
 
 def effects(
@@ -282,7 +283,8 @@ def effects(
             " control. factors: main effects. interactions: of each pair of factors."
             " contributions: each factor added alone, each factor left out, and Shapley"
             " values. importance: each factor's share of the variance, exact in a"
-            " complete grid. images: each row against row 0 on new images.",
+            " complete grid. images: each row against row 0 on new images. tuning: what"
+            " each row has chosen, and what its own settings change.",
         ),
     ] = Kind.rows,
     margin: Annotated[
@@ -370,6 +372,8 @@ class Drawn(StrEnum):
     importance = "importance"
     parallel = "parallel"
     metric = "metric"
+    tuning = "tuning"
+    sensitivity = "sensitivity"
 
 
 def plot(
@@ -410,7 +414,10 @@ def plot(
     by: Annotated[
         str,
         typer.Option(
-            "--by", metavar="FACTOR", help="For metric: the factor on the x axis."
+            "--by",
+            metavar="FACTOR",
+            help="For metric: the factor on the x axis. For sensitivity: the"
+            " hyperparameter. [default: the first one]",
         ),
     ] = "",
     group: Annotated[
@@ -453,7 +460,8 @@ def plot(
 ) -> None:
     """Draw effects, interactions, the Pareto front, learning curves and their
     differences from row 0, importance, parallel coordinates, a metric over the levels of
-    a factor, or a diagnostic by layer.
+    a factor, what tuning gains or how sensitive rows are to a hyperparameter, or a
+    diagnostic by layer.
     """
     from ablate.cli.figures import drawn
     from ablate.cli.layers import drawn_layers

@@ -146,9 +146,10 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
     time = ", in an unknown time"
     if shown.seconds is not None:
         time = f", about {duration(shown.seconds)}"
+    later = _tuning_text(shown) if shown.plan.space.tune else ""
     print(
         f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-        f" train{time}{busy_note(shown.seconds)}."
+        f" train{later}{time}{busy_note(shown.seconds)}."
     )
     looks = shown.plan.space.seeds.looks
     if looks is not None:
@@ -176,6 +177,19 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
         power = []
     for line in (*power, *generation_lines(shown)):
         print(line)
+
+
+def _tuning_text(shown: Preview) -> str:
+    """Returns what follows when rows have chosen their settings."""
+    tune = shown.plan.space.tune
+    assert tune is not None
+    if not shown.later:
+        return ""
+    own = "each seed" if tune.repeat else "each row"
+    return (
+        f" ({len(tune.points)} settings in each row), then at most {shown.later} more at"
+        f" the settings that {own} has chosen and at those of row 0"
+    )
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

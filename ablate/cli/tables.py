@@ -47,11 +47,11 @@ class PlannedCell:
 
     @classmethod
     def of(cls, cell: Cell, waiting: set[str]) -> PlannedCell:
-        return cls(cell, sum(trial.hash in waiting for trial in cell.trials))
+        return cls(cell, len(waiting & {trial.hash for trial in cell.all_trials}))
 
     @property
     def known(self) -> int:
-        return len(self.cell.trials) - self.left
+        return len({trial.hash for trial in self.cell.all_trials}) - self.left
 
 
 def plan_table(preview: Preview) -> Table:
@@ -112,7 +112,7 @@ def plan_columns(plan: Plan, *, has_notes: bool) -> list[Column[PlannedCell]]:
             "to_train",
             lambda each: each.left,
             heading="to train",
-            text=lambda each: str(each.left) if each.cell.trials else "",
+            text=lambda each: str(each.left) if each.cell.feasible else "",
             right=True,
             kind=int,
             about="trials without a result",
@@ -121,7 +121,7 @@ def plan_columns(plan: Plan, *, has_notes: bool) -> list[Column[PlannedCell]]:
             "known",
             lambda each: each.known,
             heading="known",
-            text=lambda each: str(each.known) if each.cell.trials else "",
+            text=lambda each: str(each.known) if each.cell.feasible else "",
             right=True,
             kind=int,
             about="trials with a result",
@@ -139,7 +139,7 @@ def _outcome(cell: Cell, left: int) -> str:
     """What a run does with a cell of which `left` trials are not known yet."""
     if cell.same_as is not None:
         return "folded"
-    if not cell.trials:
+    if not cell.feasible:
         return "infeasible"
     if left:
         return "train"
@@ -166,12 +166,14 @@ def _plan_notes(plan: Plan) -> list[str]:
         for name in plan.space.factors.levels
         if name.startswith("recipe.")
     ]
+    tuned = [] if plan.space.tune is None else list(plan.space.tune.names)
     fields = [
         f"{name} {_field_text(plan, name, level)}"
         for name, level in _shown_recipe(plan).summary().items()
-        if name not in unread and name not in varied
+        if name not in {*unread, *varied} and f"recipe.{name}" not in tuned
     ]
-    recipe = ", ".join([*fields, *(f"{name} varies" for name in varied)])
+    chosen = [f"{name.removeprefix('recipe.')} is chosen by each row" for name in tuned]
+    recipe = ", ".join([*fields, *(f"{name} varies" for name in varied), *chosen])
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(
         int(epochs) <= warmup
@@ -212,7 +214,7 @@ def _length_notes(plan: Plan) -> list[str]:
         return []
     rows: dict[tuple[int, int, int], list[str]] = {}
     for cell in plan.cells:
-        for trial in cell.trials[:1]:
+        for trial in cell.all_trials[:1]:
             epochs, images = trial.recipe.epochs, trial.data.images
             batch = min(trial.recipe.batch_size, images)
             steps = epochs * (images // batch)
@@ -346,7 +348,7 @@ def trials_table(name: str, url: str) -> Table:
 
     with Reader(url) as reader:
         study = reader.studies.get(name)
-        trials = reader.trials.of(name)
+        trials = reader.trials.of(name, beside=True)
     data = []
     for trial in trials:
         row: dict[str, Any] = {}
@@ -355,6 +357,8 @@ def trials_table(name: str, url: str) -> Table:
         data.append(row)
     if not any(row["weights"] for row in data):
         data = [_without(row, ["weights"]) for row in data]
+    if study.space is None or study.space.tune is None:
+        data = [_without(row, ["stage", "setting"]) for row in data]
     return plain(data, study.question)
 
 

@@ -174,7 +174,9 @@ class _Run:
         if self._rule is None:
             self._slots.ask(slot, Step(REPORT_SECONDS))
         else:
-            self._rule.add(job.trial.hash, job.history, early_stop=job.early_stop)
+            self._rule.add(
+                job.trial.hash, job.history, early_stop=job.early_stop, group=job.group
+            )
 
     def _hear(self, seconds: float) -> None:
         """Waits for answers and forwards what they report."""

@@ -51,7 +51,9 @@ class InlineExecutor(Executor):
     ) -> bool:
         """Trains one job, epoch by epoch. Returns False if the user stopped it."""
         if rule is not None:
-            rule.add(job.trial.hash, job.history, early_stop=job.early_stop)
+            rule.add(
+                job.trial.hash, job.history, early_stop=job.early_stop, group=job.group
+            )
         work = TrialRun(job, self.name)
         try:
             events = work.start()

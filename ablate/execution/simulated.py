@@ -88,7 +88,12 @@ class SimulatedExecutor(Executor):
                 if job is None:
                     break
                 if rule is not None:
-                    rule.add(job.trial.hash, job.history, early_stop=job.early_stop)
+                    rule.add(
+                        job.trial.hash,
+                        job.history,
+                        early_stop=job.early_stop,
+                        group=job.group,
+                    )
                 place = Place(self.name, "simulated", 0, "cpu", job.resources.threads)
                 emit(Started(job.trial.hash, place, len(job.history)))
                 heapq.heappush(

@@ -75,12 +75,15 @@ class StoppingRule:
     """
 
     def __init__(self, order: Order) -> None:
-        self._scheduler = _make(order)
+        self._order = order
+        # By group, because only the trials of one group are compared.
+        self._schedulers: dict[str, TrialScheduler] = {}
+        self._groups: dict[str, str] = {}
         self._seen = dict[str, int]()
         # Trials that are trained to their end.
         self._kept: dict[str, EarlyStop] = {}
         for key, epochs in sorted(order.peers.items()):
-            self.add(key, epochs)
+            self.add(key, epochs, group=order.groups.get(key, ""))
 
     def add(
         self,
@@ -88,18 +91,23 @@ class StoppingRule:
         history: tuple[Epoch, ...],
         *,
         early_stop: EarlyStop = "allowed",
+        group: str = "",
     ) -> None:
         """Adds a trial, with its known epochs.
 
         Args:
             early_stop: whether it may be stopped, and if not, whether the others are
                 compared with it.
+            group: the trials that it is compared with.
         """
+        if group not in self._schedulers:
+            self._schedulers[group] = _make(self._order)
+        self._groups[key] = group
         if early_stop != "allowed":
             self._kept[key] = early_stop
         if early_stop != "apart" and key not in self._seen:
             self._seen[key] = 0
-            self._scheduler.on_trial_add(None, _Known(key))
+            self._schedulers[group].on_trial_add(None, _Known(key))
             self.stops(key, history)
 
     def stops(self, key: str, epochs: tuple[Epoch, ...]) -> bool:
@@ -110,16 +118,15 @@ class StoppingRule:
         if self._kept.get(key) == "apart":
             return False
         decided = TrialScheduler.CONTINUE
+        scheduler = self._schedulers[self._groups[key]]
         for epoch in epochs:
             if epoch.number > self._seen[key]:
                 self._seen[key] = epoch.number
                 result = {"epoch": epoch.number, **epoch.metrics}
-                decided = self._scheduler.on_trial_result(None, _Known(key), result)
+                decided = scheduler.on_trial_result(None, _Known(key), result)
                 if key in self._kept:
                     # The median rule refuses epochs of a trial that it has stopped.
-                    getattr(self._scheduler, "_stopped_trials", set()).discard(
-                        _Known(key)
-                    )
+                    getattr(scheduler, "_stopped_trials", set()).discard(_Known(key))
         return bool(decided == TrialScheduler.STOP) and key not in self._kept
 
 

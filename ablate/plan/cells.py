@@ -24,6 +24,7 @@ from ablate.records import (
     PUBLISHED_WEIGHTS,
     VARIED,
     Architecture,
+    AtSetting,
     Cell,
     Cost,
     Data,
@@ -36,6 +37,7 @@ from ablate.records import (
     Space,
     Teacher,
     Trial,
+    level_text,
     weights_named,
 )
 
@@ -75,7 +77,7 @@ class _Built:
             Trial(
                 architecture=self.architecture,
                 recipe=self.recipe,
-                data=self._data_of(seed),
+                data=self.data.of_seed(seed) if "split" in self.vary else self.data,
                 seed=seed,
                 start=self.start,
                 teacher=self.teacher,
@@ -85,12 +87,6 @@ class _Built:
             )
             for seed in seeds
         )
-
-    def _data_of(self, seed: int) -> Data:
-        if "split" not in self.vary:
-            return self.data
-        # 0 is the split that does not depend on the seed.
-        return replace(self.data, split=seed + 1)
 
 
 @dataclass(frozen=True)
@@ -197,9 +193,55 @@ class Cells:
             self._first[built.key] = cell.index
             seeds = self._space.seeds
             numbers = seeds.numbers if self.cells else seeds.of_row_0
-            return replace(cell, trials=built.trials(numbers))
+            trials = built.trials(numbers)
+            return replace(
+                cell,
+                trials=trials,
+                base=trials[0] if self._space.tune else None,
+                at_settings=self._tuning(cell, numbers),
+            )
         why = _why_same(self._space, cell.levels, self.cells[first].levels)
         return replace(cell, same_as=first, note=why)
+
+    def _tuning(self, cell: Cell, seeds: Sequence[int]) -> tuple[AtSetting, ...]:
+        """Returns the trials that choose the setting of a cell.
+
+        Args:
+            seeds: those of the cell in the table.
+
+        Raises:
+            AblateError: a setting cannot be trained in the cell, or changes its cost.
+        """
+        tune = self._space.tune
+        if tune is None:
+            return ()
+        choosing = dict.fromkeys(
+            number for seed in seeds for number in tune.seeds_that_choose(seed)
+        )
+        trials = []
+        for number, point in enumerate(tune.points):
+            place = f"row {cell.index} at {_text(point)}"
+            try:
+                built = _build(self._space, {**cell.levels, **point}, self._costs)
+            except Infeasible as error:
+                raise AblateError(
+                    f"tune: every row tries every setting, but {place} cannot be"
+                    f" trained: {error}; change the levels of"
+                    f" {', '.join(tune.names)} under tune"
+                ) from None
+            if built.cost != cell.cost:
+                raise AblateError(
+                    f"tune: {place} is another network, which costs"
+                    f" {built.cost.params:,} parameters instead of"
+                    f" {cell.cost.params if cell.cost else 0:,}; settings that each row"
+                    " chooses must not change costs: name this hyperparameter under"
+                    " factors"
+                )
+            trials += [
+                AtSetting(stage="tuning", setting=number, trial=trial)
+                for trial in built.trials(tuple(choosing))
+            ]
+        return tuple(trials)
 
     def _settings(self, levels: Settings) -> Settings:
         return {**self._space.factors.fixed, **levels}
@@ -211,6 +253,10 @@ class Cells:
             return "; ".join(violated(limits, cost, self.baseline.cost, settings))
         except Infeasible as error:
             return str(error)
+
+
+def _text(levels: Settings) -> str:
+    return ", ".join(f"{name} = {level_text(level)}" for name, level in levels.items())
 
 
 def _candidate(space: Space, levels: Settings, costs: Costs) -> _Candidate:
@@ -303,6 +349,10 @@ def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
     """Returns what the user's own training would build and train at these levels."""
     trainer = trainer_named(space.network.trainer)
     settings = {**trainer.defaults(), **space.factors.fixed, **levels}
+    if space.tune is not None:
+        # Without a default, a row is known by the first of the levels that it tries.
+        first = {name: listed[0] for name, listed in space.tune.levels.items()}
+        settings = {**first, **settings}
     architecture = Architecture(
         backbone=space.network.backbone,
         image_size=0,

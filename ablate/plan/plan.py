@@ -28,18 +28,31 @@ def make_plan(space: Space, costs: Costs) -> Plan:
     """
     made = Cells(space, costs)
     listed = combinations(space)
-    if len(listed) * len(space.seeds.of_row_0) > MOST_TRIALS:
-        raise AblateError(
-            f"{space.name} has {len(listed):,} cells of {len(space.seeds.numbers):,} seeds:"
-            f" more than {MOST_TRIALS:,} trials; use fewer seeds, or design: {{name:"
-            " random, cells: N}"
-        )
+    _refuse_too_many(space, len(listed))
     for levels in listed:
         made.add(levels)
     _refuse_what_no_cell_reads(space, made.cells)
     if space.control:
         add_controls(space, made)
     return Plan(space, tuple(made.cells))
+
+
+def _refuse_too_many(space: Space, cells: int) -> None:
+    """Raises AblateError if a plan would have too many trials."""
+    seeds = len(space.seeds.of_row_0)
+    trials = cells * seeds
+    settings = ""
+    if space.tune is not None:
+        points = len(space.tune.points)
+        choices = seeds if space.tune.repeat else 1
+        trials += cells * points * space.tune.seeds * choices
+        settings = f" and {points:,} settings under tune"
+    if trials > MOST_TRIALS:
+        raise AblateError(
+            f"{space.name} has {cells:,} cells of {len(space.seeds.numbers):,} seeds"
+            f"{settings}: more than {MOST_TRIALS:,} trials; use fewer seeds, or design:"
+            " {name: random, cells: N}"
+        )
 
 
 def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
@@ -52,4 +65,15 @@ def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
             reason = unread_reason(space, name, cells[0].levels)
             raise AblateError(
                 f"{space.name}: no cell reads {name}: {reason}; leave {name} out"
+            )
+    if space.tune is None:
+        return
+    for name in space.tune.names:
+        at_points = [
+            {**cell.levels, **point} for cell in cells for point in space.tune.points
+        ]
+        if all(unread_reason(space, name, levels) for levels in at_points):
+            reason = unread_reason(space, name, at_points[0])
+            raise AblateError(
+                f"{space.name}: no row reads {name} under tune: {reason}; leave {name} out"
             )

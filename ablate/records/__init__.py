@@ -52,7 +52,7 @@ from ablate.records.model import (
     Cost,
 )
 from ablate.records.order import EarlyStop, Job, Order
-from ablate.records.plan import Cell, Plan, Role
+from ablate.records.plan import AtSetting, Cell, Plan, Role, Stage
 from ablate.records.recipe import (
     ADAMS,
     LENGTHS,
@@ -63,6 +63,7 @@ from ablate.records.recipe import (
 )
 from ablate.records.results import CellResult, Provenance, StudyResults
 from ablate.records.sections import (
+    FIRST_TUNING_SEED,
     Arithmetic,
     Claim,
     CostOf,
@@ -83,6 +84,7 @@ from ablate.records.sections import (
     Seeds,
     Strategy,
     Term,
+    Tune,
 )
 from ablate.records.space import Space, confirmation_seeds
 from ablate.records.trial import (
@@ -105,6 +107,7 @@ __all__ = [
     "COLUMNS",
     "COST_REVISION",
     "FIRST_LEVEL",
+    "FIRST_TUNING_SEED",
     "IMAGE_FILES",
     "LENGTHS",
     "LEVEL",
@@ -130,6 +133,7 @@ __all__ = [
     "WITH_RESULT",
     "Architecture",
     "Arithmetic",
+    "AtSetting",
     "Cell",
     "CellResult",
     "Claim",
@@ -176,6 +180,7 @@ __all__ = [
     "Settings",
     "Source",
     "Space",
+    "Stage",
     "Standing",
     "Started",
     "Status",
@@ -186,6 +191,7 @@ __all__ = [
     "Tested",
     "Trained",
     "Trial",
+    "Tune",
     "base_name",
     "column_of",
     "confirmation_seeds",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -60,6 +60,10 @@ class Data:
     # Which training images are held out, and which are used if not all are. 0: the split
     # of trials whose seed does not decide it; otherwise the seed plus 1.
     split: int = 0
+
+    def of_seed(self, seed: int) -> Data:
+        """Returns the data with the split that a seed decides."""
+        return replace(self, split=seed + 1)
 
     def canonical(self) -> dict[str, Any]:
         """What decides the numbers: not the path, not the number of loading workers."""

@@ -49,6 +49,8 @@ class Known:
     final: Mapping[str, float] = field(default_factory=dict)
     # In UTC; None while it is open.
     ended_at: datetime | None = None
+    # The epoch whose weights were tested, if the trial is completed.
+    selected_epoch: int | None = None
 
     def value(self, metric: Metric) -> float | None:
         """Returns the final value of a metric; None if the trial has none.

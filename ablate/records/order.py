@@ -37,6 +37,8 @@ class Job:
     # stopped, because every verdict needs it. A confirmation is `apart`: it is not
     # compared with the others either.
     early_stop: EarlyStop = "allowed"
+    # A scheduler compares the trials of one group with each other.
+    group: str = ""
     # The file that keeps what the trial prints; empty: it is not kept.
     log: str = ""
 
@@ -62,3 +64,5 @@ class Order:
     # Curves by trial, of trials that are not among the jobs. A scheduler compares with
     # them too.
     peers: Mapping[str, tuple[Epoch, ...]] = field(default_factory=dict)
+    # The group of each of them, where it is not the empty one.
+    groups: Mapping[str, str] = field(default_factory=dict)

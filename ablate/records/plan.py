@@ -13,6 +13,19 @@ from ablate.records.space import Space
 from ablate.records.trial import Trial
 
 Role: TypeAlias = Literal["reference", "baseline", "variant", "control"]
+# What a trial at one setting of the nuisance hyperparameters is for. tuning: it chooses
+# the setting of its row. row 0: it has the setting of row 0, to compare with.
+Stage: TypeAlias = Literal["tuning", "row 0"]
+
+
+@dataclass(frozen=True)
+class AtSetting:
+    """A trial of a row at one of the settings that it tries. No table shows it."""
+
+    stage: Stage
+    # The number of the setting.
+    setting: int
+    trial: Trial
 
 
 @dataclass(frozen=True)
@@ -20,7 +33,7 @@ class Cell:
     """One combination of levels in a plan.
 
     Exactly one of these is true: the cell has trials, it repeats another cell, or it is
-    infeasible.
+    infeasible. While a cell with `at_settings` has no setting yet, it has no `trials`.
     """
 
     # Number of the cell, and of its row in the table.
@@ -32,8 +45,15 @@ class Cell:
     unread: frozenset[str] = frozenset()
     architecture: Architecture | None = None
     cost: Cost | None = None
-    # One per seed.
+    # Those of the table, one per seed.
     trials: tuple[Trial, ...] = ()
+    # With nuisance hyperparameters: the training that identifies the row, at the recipe
+    # of the space. It need not be trained.
+    base: Trial | None = None
+    # With nuisance hyperparameters: the number of the setting of each of `trials`.
+    settings: tuple[int, ...] = ()
+    # With nuisance hyperparameters: the trials beside those of the table.
+    at_settings: tuple[AtSetting, ...] = ()
     # Number of the cell that trains the same.
     same_as: int | None = None
     # Why the cell repeats another one, or is infeasible.
@@ -44,7 +64,12 @@ class Cell:
     @property
     def feasible(self) -> bool:
         # A folded cell has no trials of its own, so it is not feasible here either.
-        return bool(self.trials)
+        return bool(self.trials or self.at_settings)
+
+    @property
+    def all_trials(self) -> tuple[Trial, ...]:
+        """The trials of the table, and those beside it."""
+        return (*(at.trial for at in self.at_settings), *self.trials)
 
 
 @dataclass(frozen=True)
@@ -61,7 +86,7 @@ class Plan:
         for cell in self.cells:
             if cell.architecture is not None:
                 versions.update(cell.architecture.code)
-            for trial in cell.trials:
+            for trial in cell.all_trials:
                 versions.update(trial.code)
         return versions
 
@@ -71,7 +96,7 @@ class Plan:
 
         An interrupted study thus has a few seeds of all cells, not all seeds of a few.
         """
-        rows = [cell.trials for cell in self.cells if cell.trials]
+        rows = [cell.all_trials for cell in self.cells if cell.all_trials]
         in_turn = (
             trial
             for seed in itertools.zip_longest(*rows)

@@ -9,7 +9,7 @@ from ablate.records.base import Settings
 from ablate.records.generation import Generation
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
-from ablate.records.sections import Looks, Primary
+from ablate.records.sections import Looks, Primary, Tune
 from ablate.records.trial import VARIED, Source, Status
 
 
@@ -30,6 +30,8 @@ class CellResult:
     # Value of the metric by seed, for completed trials.
     values: Mapping[int, float]
     control_of: int | None = None
+    # With nuisance hyperparameters: the number of the setting of each seed.
+    settings: Mapping[int, int] = field(default_factory=dict)
     # For a cell that a search confirmed: the values of the seeds that chose it. They
     # are not among `values`.
     search_values: Mapping[int, float] = field(default_factory=dict)
@@ -84,6 +86,8 @@ class StudyResults:
     confirmation_seeds: tuple[int, ...] = ()
     # The number of seeds of row 0, if it was declared to have more than the other rows.
     baseline_seeds: int | None = None
+    # The nuisance hyperparameters, of which each row has chosen a setting.
+    tune: Tune | None = None
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
 

@@ -378,6 +378,51 @@ class Seeds:
         return (*self.numbers, *range(first, first + more))
 
 
+# Seeds of trials that choose settings begin here: no row of a table has them.
+FIRST_TUNING_SEED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Nuisance hyperparameters: each row is trained at its own best setting of them."""
+
+    # The settings that each row tries, the same for all rows.
+    points: tuple[Settings, ...]
+    # The metric by which a row's setting is chosen.
+    metric: str
+    # Whether it is better when it is larger.
+    direction: Direction
+    # Seeds of each setting.
+    seeds: Annotated[int, Ge(1), Le(100)] = 1
+    # Whether each seed of the table has a setting of its own, chosen by its own trials.
+    repeat: bool = False
+    # How the settings were drawn: all combinations of the listed levels (grid),
+    # independently (random), or from a scrambled Sobol sequence.
+    draw: Literal["grid", "random", "sobol"] = field(
+        default="random", metadata={DESCRIPTIVE: True}
+    )
+    # The declared levels of each hyperparameter: the ends of a range, or a list.
+    levels: Mapping[str, tuple[Level, ...]] = field(
+        default_factory=dict, metadata={DESCRIPTIVE: True}
+    )
+    # The scale (linear or log) of each hyperparameter that is declared as a range.
+    ranges: Mapping[str, str] = field(
+        default_factory=dict, metadata={DESCRIPTIVE: True}
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the hyperparameters."""
+        return tuple(self.levels)
+
+    def seeds_that_choose(self, seed: int) -> tuple[int, ...]:
+        """Returns the seeds of the trials that choose the setting of a table's seed."""
+        own = seed if self.repeat else 0
+        return tuple(
+            FIRST_TUNING_SEED * number + own for number in range(1, self.seeds + 1)
+        )
+
+
 @dataclass(frozen=True)
 class Criterion:
     """By what cells are compared, and which comparisons come first."""

@@ -22,6 +22,7 @@ from ablate.records.sections import (
     Scheduler,
     Seeds,
     Strategy,
+    Tune,
 )
 
 
@@ -63,6 +64,8 @@ class Space:
     limits: tuple[Limit, ...] = ()
     # How a search proposes cells; None: the space has a design.
     strategy: Strategy | None = None
+    # Hyperparameters that each row has at its own best setting; None: there are none.
+    tune: Tune | None = None
     # Each variant also gets the baseline in the width at which this cost is equal.
     control: Literal["", "iso-params", "iso-flops"] = ""
     diagnostics: Diagnostics = field(

@@ -15,6 +15,10 @@ class TrialRow:
     """A trial of a study, as `ablate status STUDY` lists it."""
 
     row: int
+    # What a trial beside the table is for (`records.plan.Stage`); empty: the table.
+    stage: str
+    # The number of its setting of the nuisance hyperparameters; None: there are none.
+    setting: int | None
     seed: int
     status: Status
     epochs_done: int
@@ -30,6 +34,22 @@ class TrialRow:
     error: str
     # What was taken from its initial weights.
     weights: str
+
+
+@dataclass(frozen=True)
+class TriedSetting:
+    """A trial of a row at one of the settings that it tries."""
+
+    row: int
+    # What it is for: the table, or a stage (`records.plan.Stage`).
+    stage: str
+    setting: int
+    seed: int
+    status: Status
+    # The metric that chooses, on the held-out images; None: not completed.
+    score: float | None
+    # The metric of the study; None: not completed.
+    value: float | None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
@@ -89,6 +89,13 @@ class Trial:
     vary: tuple[Source, ...] = VARIED
     # A slot, and no cached property: a plan may have a million trials.
     _hash: str = field(default="", init=False, repr=False, compare=False)
+
+    def at_seed(self, seed: int) -> Trial:
+        """Returns the same training with another seed."""
+        data = self.data
+        if "split" in self.vary:
+            data = data.of_seed(seed)
+        return replace(self, seed=seed, data=data)
 
     @property
     def init_seed(self) -> int:

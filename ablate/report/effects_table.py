@@ -28,6 +28,7 @@ from ablate.report.wording import (
     given_up_notes,
     no_difference,
     rows_text,
+    tuning_note,
     vary_text,
     withheld_notes,
 )
@@ -129,6 +130,7 @@ def effects_table(
         )
     if any(effect.is_step_down for effect in effects):
         notes.append(STEP_DOWN)
+    notes += tuning_note(results)
     notes += extra_note(effects)
     notes += given_up_notes(effects)
     notes += confirmation_note(results)

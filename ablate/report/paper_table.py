@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, Metric, StudyResults, level_text
@@ -21,12 +21,17 @@ from ablate.report.best_rows import Bold, bold_rows, reference_is_best
 from ablate.report.effect import Effect, differences_with_extra
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
-from ablate.report.results_table import comparisons, star_note, test_words
+from ablate.report.results_table import (
+    comparisons,
+    star_note,
+    test_words,
+    tuned_names,
+)
 from ablate.report.summary import COST_HEADINGS, Row, summarise
 from ablate.report.table import Column
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory, extra_note
+from ablate.report.wording import exploratory, extra_note, tuning_note
 from ablate.text import escape
 
 # The names of columns beside factors, the metric and costs.
@@ -97,6 +102,8 @@ class _PaperTable:
     ) -> None:
         self._results = results
         self._called = results.labels
+        # Columns with a level in each row: factors, and hyperparameters that rows chose.
+        self._with_levels = (*results.factors, *tuned_names(results))
         self._style = style
         self._published = published
         self._looks = looks
@@ -122,7 +129,11 @@ class _PaperTable:
         folded = {
             cell.index for cell in self._results.cells if cell.same_as is not None
         }
-        shown = [row for row in rows if row.index not in folded]
+        shown = [
+            replace(row, levels={**row.levels, **row.chosen})
+            for row in rows
+            if row.index not in folded
+        ]
         group = self._style.group
         if not group:
             return shown
@@ -136,7 +147,7 @@ class _PaperTable:
     def _refuse_unknown_labels(self) -> None:
         """Raises UnknownName for a label of nothing."""
         columns = [*self._names()]
-        for factor in self._results.factors:
+        for factor in self._with_levels:
             levels = {level_text(row.levels.get(factor)) for row in self._rows}
             columns += [f"{factor}:{level}" for level in sorted(levels)]
         for name in self._style.labels:
@@ -145,7 +156,7 @@ class _PaperTable:
 
     def _names(self) -> list[str]:
         """Returns the names of all columns that the table could have."""
-        names = [ROW, *self._results.factors, self._metric, self._special(DELTA)]
+        names = [ROW, *self._with_levels, self._metric, self._special(DELTA)]
         if self._has_controls:
             names.append(self._special(GAIN))
         names += [*self._others, SEEDS, *self._units]
@@ -158,11 +169,11 @@ class _PaperTable:
 
         A user's training may have a factor of the same name.
         """
-        return f"{name}_" if name in self._results.factors else name
+        return f"{name}_" if name in self._with_levels else name
 
     def _special(self, name: str) -> str:
         """Returns the name of a column that is neither a factor's nor a metric's."""
-        taken = {*self._results.factors, *self._others, self._metric}
+        taken = {*self._with_levels, *self._others, self._metric}
         return f"{name}_" if name in taken else name
 
     @property
@@ -185,7 +196,7 @@ class _PaperTable:
         # Notes name rows by their number.
         if not any(row.note for row in self._rows):
             left_out.add(ROW)
-        for factor in self._results.factors:
+        for factor in self._with_levels:
             if len({row.levels.get(factor) for row in self._rows}) < 2:
                 left_out.add(factor)
         if self._number_of_seeds() is not None:
@@ -246,7 +257,7 @@ class _PaperTable:
 
     def _column(self, name: str) -> Column[Row]:
         metric = self._results.metric
-        if name in self._results.factors:
+        if name in self._with_levels:
             words = re.sub(r"[._]", " ", name)
             heading = self._heading(name, escape.latex(self._called.get(name, words)))
             return Column(heading=heading, text=lambda row: self._level(name, row))
@@ -365,6 +376,7 @@ class _PaperTable:
                 r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
                 rf" $^{{*}}$ {stars} ({words})."
             )
+            sentences += map(escape.latex, tuning_note(self._results, remedy=False))
             sentences += map(escape.latex, extra_note([*self._effects.values()]))
         if self._has_controls and self._special(GAIN) in chosen:
             sentences.append(

@@ -26,7 +26,7 @@ from ablate.report.summary import (
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory, extra_note, generation_notes
+from ablate.report.wording import exploratory, extra_note, generation_notes, tuning_note
 
 # The costs of the data.
 COSTS = ("params", "flops", "flops_paper")
@@ -133,6 +133,8 @@ def result_columns(
         Column("role", lambda row: row.role, kind=RoleWord),
         Column(fields=lambda row: level_columns(row.levels)),
         *(_level_column(factor, results.labels) for factor in results.factors),
+        Column(fields=lambda row: level_columns(row.chosen)),
+        *(_chosen_column(name, results) for name in tuned_names(results)),
         Column(
             f"{metric.name}_mean",
             lambda row: row.mean,
@@ -237,6 +239,19 @@ def _level_column(factor: str, labels: Mapping[str, str]) -> Column[Row]:
     )
 
 
+def tuned_names(results: StudyResults) -> tuple[str, ...]:
+    """Returns the names of the nuisance hyperparameters of a study."""
+    return results.tune.names if results.tune else ()
+
+
+def _chosen_column(name: str, results: StudyResults) -> Column[Row]:
+    return Column(
+        heading=factor_label(results.labels, name),
+        text=lambda row: level_label(results.labels, name, row.chosen.get(name)),
+        right=True,
+    )
+
+
 def _cost_column(name: str, unit: Unit | None) -> Column[Row]:
     """Returns the column of a cost. Without a unit, it is in the data only."""
     if unit is None:
@@ -286,6 +301,7 @@ def _notes(
             "Δ control: mean ± sd of the differences from the control, paired by seed."
             " A control is the baseline at the width whose cost is nearest to that of the variant."
         )
+    notes += tuning_note(results)
     notes += extra_note(row_effects)
     notes += confirmation_note(results)
     # A search can propose the same cell many times, so one note covers all of these.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from ablate.records import (
@@ -13,6 +13,7 @@ from ablate.records import (
     Level,
     Status,
     StudyResults,
+    Tune,
     column_of,
     level_text,
 )
@@ -51,6 +52,8 @@ class Row:
     control: int | None = None
     gain: float | None = None
     gain_sd: float | None = None
+    # The levels of the nuisance hyperparameters that the row has chosen.
+    chosen: Mapping[str, Level | None] = field(default_factory=dict)
 
 
 def summarise(
@@ -71,6 +74,7 @@ def summarise(
         source = cell if cell.same_as is None else by_index[cell.same_as]
         lost = len(collapsed.get(source.index, ()))
         row = _row(cell, source, reference, lost)
+        row = replace(row, chosen=chosen_levels(results.tune, source))
         delta = (differences or {}).get(source.index, row.delta)
         rows.append(replace(row, delta=delta))
     controls = {
@@ -102,6 +106,28 @@ def _against(
         gain=mean_of(gains) if gains else None,
         gain_sd=sd_of(gains) if len(gains) > 1 else None,
     )
+
+
+def chosen_levels(tune: Tune | None, cell: CellResult) -> dict[str, Level | None]:
+    """Returns the levels of the nuisance hyperparameters that a row has chosen.
+
+    None before. If its seeds have chosen different ones, a text with their numbers.
+    """
+    if tune is None:
+        return {}
+    chosen: dict[str, Level | None] = {}
+    for name in tune.names:
+        counts = Counter(
+            tune.points[setting][name] for setting in cell.settings.values()
+        )
+        levels = list(counts)
+        if len(levels) > 1:
+            ordered = sorted(counts, key=lambda level: -counts[level])
+            texts = [f"{level_text(level)} ({counts[level]})" for level in ordered]
+            chosen[name] = ", ".join(texts)
+        else:
+            chosen[name] = levels[0] if levels else None
+    return chosen
 
 
 class HasLevels(Protocol):

@@ -317,6 +317,36 @@ def extra_note(effects: Sequence[Effect]) -> list[str]:
     ]
 
 
+def tuning_note(results: StudyResults, *, remedy: bool = True) -> list[str]:
+    """Returns what the verdicts of a study with tuned rows are about, in words.
+
+    Args:
+        remedy: whether to say which key measures what they leave out.
+    """
+    tune = results.tune
+    if tune is None:
+        return []
+    chooser = "each seed of each row" if tune.repeat else "each row"
+    seeds = "1 seed" if tune.seeds == 1 else f"{tune.seeds} seeds"
+    drawn = {
+        "grid": "all combinations of the listed levels",
+        "random": "the same random draws for all rows",
+        "sobol": "the same points of a Sobol sequence for all rows",
+    }[tune.draw]
+    about = (
+        "Verdicts are about the whole procedure, the choice included."
+        if tune.repeat
+        else "Verdicts are about the chosen settings: the chance in the choice itself is"
+        f" not in the intervals{' (`repeat: true` measures it)' if remedy else ''}."
+    )
+    return [
+        f"{chooser[0].upper()}{chooser[1:]} is at its own best of"
+        f" {len(tune.points)} settings of {', '.join(tune.names)} ({drawn}), chosen by"
+        f" {tune.metric} on held-out images with {seeds} each, and trained on fresh seeds."
+        f" {about}"
+    ]
+
+
 def given_up_notes(effects: Sequence[Effect]) -> list[str]:
     """Returns which rows got no further seeds although they have no verdict."""
     rows = [effect.row for effect in effects if effect.is_given_up]

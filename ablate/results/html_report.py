@@ -35,6 +35,8 @@ from ablate.text import escape
 FIGURES = {
     "interactions": "Interactions",
     "contributions": "Contributions",
+    "sensitivity": "Settings that each row tried",
+    "tuning": "Expected best setting",
     "pareto": "Metric versus cost",
     "curves": "Learning curves",
     "importance": "Importance of factors",
@@ -182,6 +184,7 @@ def _sections(study: Study, compared: bool, interactive: bool) -> list[Section]:
     for of, heading in (
         ("images", "Differences on new images"),
         ("controls", "Differences from controls of the same cost"),
+        ("tuning", "What tuning changed"),
     ):
         # Some designs have none.
         with contextlib.suppress(AblateError):

@@ -17,6 +17,7 @@ from ablate.records import (
     column_of,
     level_text,
 )
+from ablate.records.stored import TriedSetting
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.layer_means import Line, lines
@@ -166,8 +167,8 @@ class Study:
         those of rows on new images.
 
         Args:
-            of: rows, controls, factors, interactions, contributions, importance or
-                images.
+            of: rows, controls, factors, interactions, contributions, importance,
+                images or tuning.
             margin: least difference that matters; by default that of the space.
 
         Raises:
@@ -186,22 +187,8 @@ class Study:
             if of == "images":
                 return self._images(results, declared)
             return self._importance(results, declared)
-        if of in ("factors", "interactions"):
-            return tables.factors_table(
-                results,
-                declared.factors.baseline,
-                least,
-                declared.seeds.looks,
-                interactions=of == "interactions",
-            )
-        if of == "contributions":
-            return tables.contributions_table(
-                results,
-                declared.factors.baseline,
-                declared.factors.full,
-                least,
-                declared.seeds.looks,
-            )
+        if of in ("tuning", "factors", "interactions", "contributions"):
+            return self._beside_rows(of, least)
         if of == "controls":
             gains = control_effects(
                 results, least, declared.seeds.looks, declared=bool(declared.control)
@@ -224,6 +211,33 @@ class Study:
                 table, notes=[*table.notes, *self._last_epochs(results, declared)]
             )
         return table
+
+    def _beside_rows(self, of: str, margin: float) -> Table:
+        """Returns a table of effects that are not those of rows or controls."""
+        from ablate.report import effects_table as tables
+
+        results, declared = self.read()
+        baseline, looks = declared.factors.baseline, declared.seeds.looks
+        if of == "tuning":
+            from ablate.report.tuning_table import tuning_table
+
+            return tuning_table(results, self.tried(results), margin)
+        if of == "contributions":
+            return tables.contributions_table(
+                results, baseline, declared.factors.full, margin, looks
+            )
+        return tables.factors_table(
+            results, baseline, margin, looks, interactions=of == "interactions"
+        )
+
+    def tried(self, results: StudyResults) -> list[TriedSetting]:
+        """Returns the trials of rows at the settings that they try (`tune`).
+
+        Args:
+            results: those of the study.
+        """
+        with Reader(self.store) as reader:
+            return reader.studies.tried(results)
 
     def _last_epochs(self, results: StudyResults, declared: Space) -> list[str]:
         """Returns a note if a mean over the last epochs needs clearly fewer seeds."""
@@ -373,14 +387,15 @@ class Study:
 
         Args:
             of: effects, factors, interactions, contributions, pareto, curves,
-                differences, importance, parallel or metric.
+                differences, importance, parallel, metric, tuning or sensitivity.
             rows: for curves and differences: the rows to draw; by default all.
             metric: for curves, differences and metric: one of the study's metrics; by
                 default that of the study.
             cost: for pareto: flops, params or activations.
             published: for pareto: also draw the values that the study's published
                 table prints.
-            by: for metric: the factor on the x axis.
+            by: for metric: the factor on the x axis; for sensitivity: the
+                hyperparameter.
             group: for metric: a factor of which each level is a line.
             interactive: return a figure of Plotly instead of one of matplotlib.
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Space, StudyResults
+from ablate.records.stored import TriedSetting
 from ablate.report import charts
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import Curves, curves_chart, curves_of, differences_chart
@@ -14,6 +15,7 @@ from ablate.report.effect import Effect
 from ablate.report.factorial import Factorial, Term
 from ablate.report.levels_chart import levels_chart
 from ablate.report.table import Table
+from ablate.report.tuning_table import sensitivity_chart, tuning_chart
 from ablate.store.reader import Reader
 from ablate.text.advice import option
 
@@ -28,6 +30,8 @@ KINDS = (
     "importance",
     "parallel",
     "metric",
+    "tuning",
+    "sensitivity",
 )
 # Those of which single rows can be drawn.
 BY_EPOCH = ("curves", "differences")
@@ -51,6 +55,8 @@ class Drawable(Protocol):
     def effects(self) -> Sequence[Effect]: ...
 
     def effects_table(self, of: str) -> Table: ...
+
+    def tried(self, results: StudyResults) -> Sequence[TriedSetting]: ...
 
     def pareto(self, objectives: Sequence[str]) -> Table: ...
 
@@ -78,7 +84,7 @@ def chart(
         cost: for pareto: the cost on the x axis.
         published: for pareto: also draw the values that the paper prints.
         by, group: for metric: the factor on the x axis, and the factor of which each
-            level is a line.
+            level is a line. For sensitivity: the hyperparameter on the x axis.
 
     Raises:
         UnknownName: there is no such chart, metric or factor.
@@ -90,7 +96,7 @@ def chart(
     for name, is_given, readers in (
         ("rows", rows is not None, BY_EPOCH),
         ("metric", bool(metric), WITH_METRIC),
-        ("by", bool(by), ("metric",)),
+        ("by", bool(by), ("metric", "sensitivity")),
         ("group", bool(group), ("metric",)),
         ("cost", cost != "flops", ("pareto",)),
         ("published", published, ("pareto",)),
@@ -155,6 +161,8 @@ def chart(
             by,
             group,
         ),
+        "tuning": lambda: tuning_chart(results, study.tried(results)),
+        "sensitivity": lambda: sensitivity_chart(results, study.tried(results), by),
     }
     return made[of]()
 

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from ablate.budget import BudgetMeter
 from ablate.machine.filesystems import make_private
 from ablate.own import registry
-from ablate.records import EarlyStop, Job, Order, Status, Trial
+from ablate.records import (
+    Diagnostics,
+    EarlyStop,
+    Job,
+    Order,
+    Plan,
+    Status,
+    Trial,
+)
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.preview import Preview
@@ -50,10 +58,21 @@ def make_queue(
             trial.hash for trial in (preview.full_plan or preview.plan).cells[0].trials
         }
 
+    # Some rows would be left with fewer settings if all were compared with each other.
+    groups = _groups(preview.full_plan or preview.plan)
+
     def early_stop(trial: Trial) -> EarlyStop:
+        if declared.tune is not None:
+            return "allowed" if trial.hash in groups else "apart"
         if trial.seed in confirming:
             return "apart"
         return "compared" if trial.hash in reference else "allowed"
+
+    def diagnostics_of(trial: Trial) -> Diagnostics:
+        if trial.hash in groups:
+            # It only chooses a setting.
+            return Diagnostics()
+        return declared.diagnostics
 
     def job(trial: Trial) -> Job:
         follow(trial)
@@ -68,14 +87,25 @@ def make_queue(
             log=str(logs / f"{trial.hash}.txt"),
             resources=declared.resources,
             history=history,
-            diagnostics=declared.diagnostics,
+            diagnostics=diagnostics_of(trial),
             beginnings=store.reader.trials.beginnings(trial),
             keep=declared.keep,
             sources=registry.sources(),
             early_stop=early_stop(trial),
+            group=groups.get(trial.hash, ""),
         )
 
     return Queue(source, lambda key: store.writer.claim(key, not_again), job, meter)
+
+
+def _groups(plan: Plan) -> dict[str, str]:
+    """The row of each trial that chooses a setting."""
+    return {
+        at.trial.hash: f"row {cell.index}"
+        for cell in plan.cells
+        for at in cell.at_settings
+        if at.stage == "tuning"
+    }
 
 
 def make_order(preview: Preview, options: Options, jobs: Queue) -> Order:
@@ -90,6 +120,9 @@ def make_order(preview: Preview, options: Options, jobs: Queue) -> Order:
     no_peers.update(
         trial.hash for trial in preview.plan.trials if trial.seed in confirming
     )
+    groups = _groups(preview.full_plan or preview.plan)
+    if declared.tune is not None:
+        no_peers.update(preview.known.keys() - groups.keys())
     # `recipe.epochs` may be a factor; a scheduler needs the longest training.
     epochs = [declared.recipe.epochs, *declared.factors.levels.get("recipe.epochs", ())]
     return Order(
@@ -106,4 +139,5 @@ def make_order(preview: Preview, options: Options, jobs: Queue) -> Order:
             for key, known in preview.known.items()
             if known.epochs and key not in no_peers
         },
+        groups=groups,
     )

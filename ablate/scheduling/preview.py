@@ -26,7 +26,7 @@ from ablate.records.primary import primary_is_elsewhere, primary_rows
 from ablate.scheduling.cost_cache import CostCache, Count
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
-from ablate.scheduling.sources import make_search
+from ablate.scheduling.sources import growth, make_search
 from ablate.store.reader import Reader
 from ablate.text.advice import option
 
@@ -41,11 +41,13 @@ class Preview:
         known: status and epochs by trial, for those that the store has.
         to_train: the trials without a result.
         not_chosen: trials without a result that the options leave out, by their hashes.
-        seconds: estimated time of the training; None if unknown.
+        later: the number of trials, at most, that rows get when they have chosen their
+            settings.
+        seconds: estimated time of the training, later trials included; None if unknown.
         more_cells: number of cells that a search will still propose, 0 for a design; None
             if unlimited.
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
-            study is decided; otherwise None.
+            study is decided, or if rows choose their settings; otherwise None.
         generation: the place of the study in its lineage, as if it was declared now.
         is_next: whether the run makes a new generation of a stored study.
         changes: what the space changes in its study as it was last run.
@@ -63,6 +65,7 @@ class Preview:
     changes: tuple[str, ...] = ()
     names: Mapping[int, str] = field(default_factory=dict)
     not_chosen: frozenset[str] = frozenset()
+    later: int = 0
 
     @property
     def data_problem(self) -> str:
@@ -114,6 +117,7 @@ def make_preview(
     known = reader.trials.known(trial.hash for trial in plan.trials) if reader else {}
     policy = Policy.of(space)
     full_plan = None
+    later: list[Trial] = []
     generation = Generation()
     if space.seeds.final:
         generation = Generation(level=LEVEL)
@@ -126,19 +130,20 @@ def make_preview(
         is_next = declaration.retired is not None
         changes = declaration.changes
         names = reader.studies.names()
-    if space.seeds.looks:
-        from ablate.scheduling.until_decided import granted
-
+    if space.seeds.looks or space.tune:
         full_plan = plan
-        plan, _ = granted(
-            full_plan,
-            {
-                key: trial
-                for key, trial in known.items()
-                if trial.status not in policy.again
-            },
-            generation,
-        )
+        grow = growth(full_plan, generation)
+        accepted = {
+            key: trial
+            for key, trial in known.items()
+            if trial.status not in policy.again
+        }
+        plan, _ = grow(accepted)
+        added = [trial.hash for trial in plan.trials if trial.hash not in known]
+        if added and reader is not None:
+            known |= reader.trials.known(added)
+        if space.tune:
+            later = _later(full_plan, plan)
     to_train = [
         trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
     ]
@@ -153,7 +158,7 @@ def make_preview(
         plan=plan,
         known=known,
         to_train=tuple(to_train),
-        seconds=_seconds(plan, tuple(to_train), reader, options, probe=probe),
+        seconds=_seconds(plan, (*to_train, *later), reader, options, probe=probe),
         more_cells=more,
         full_plan=full_plan,
         generation=generation,
@@ -161,7 +166,24 @@ def make_preview(
         changes=changes,
         names=names,
         not_chosen=not_chosen,
+        later=len(later),
     )
+
+
+def _later(full_plan: Plan, plan: Plan) -> list[Trial]:
+    """The trials that rows get when they have chosen their settings, at most.
+
+    The trials of the full plan stand for them: they cost as much.
+    """
+    later: list[Trial] = []
+    for cell, now in zip(full_plan.cells, plan.cells, strict=True):
+        # A row other than row 0 is also trained at the setting of row 0.
+        number = len(cell.trials) - len(now.trials)
+        if cell.index:
+            at_row_0 = sum(at.stage == "row 0" for at in now.at_settings)
+            number += len(full_plan.space.seeds.numbers) - at_row_0
+        later += cell.trials[:1] * (number if cell.trials else 0)
+    return later
 
 
 def _chosen(plan: Plan, options: Options) -> set[str]:
@@ -171,10 +193,12 @@ def _chosen(plan: Plan, options: Options) -> set[str]:
         AblateError: there is no such row or seed, or the study decides by itself which
             trials come next.
     """
-    if plan.space.strategy is not None or plan.space.seeds.looks:
+    space = plan.space
+    if space.strategy is not None or space.seeds.looks or space.tune:
         raise AblateError(
             f"{option('row')} and {option('seed')} are for a plan that is known from the"
-            " beginning, not for a search or for seeds that are added until it is decided"
+            " beginning, not for a search, for seeds that are added until it is decided,"
+            " or for rows that choose their settings (tune)"
         )
     rows = range(len(plan.cells))
     for row in options.rows:
@@ -284,6 +308,10 @@ def _seconds(
         for cell in plan.cells
         if cell.architecture and cell.cost
     }
+    for cell in plan.cells:
+        for at in cell.at_settings:
+            if cell.cost:
+                flops.setdefault(at.trial.architecture.hash, cell.cost.flops or 1)
     per_flop = None
     if reader is not None:
         per_flop = reader.costs.seconds_per_flop_epoch(to_train[0].data.canonical())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ablate.records import (
     COST_REVISION,
+    RESOLVED,
     Cell,
     Generation,
     Known,
@@ -21,6 +22,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.scheduling.cost_cache import CostCache, Count
+from ablate.scheduling.growing import Grow, Growing
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.queue import Planned, Searched, Source
 
@@ -68,6 +70,14 @@ class StoredTrials:
         """The same without epochs, which is faster."""
         return self._news(self._reader.trials.known(hashes, with_epochs=False))
 
+    def ended(self, hashes: Iterable[str]) -> dict[str, Known]:
+        """Status and epochs of those trials that have ended."""
+        # Most trials that are asked for are still open, and epochs are slow to read.
+        known = self.known_without_epochs(hashes)
+        return self.known(
+            key for key, trial in known.items() if trial.status in RESOLVED
+        )
+
     def _news(self, known: dict[str, Known]) -> dict[str, Known]:
         """The trials whose status this run accepts.
 
@@ -92,18 +102,36 @@ class StoredTrials:
             self._registered,
             searched=self._searched,
         )
-        hashes = [trial.hash for cell in changed for trial in cell.trials]
+        hashes = [trial.hash for cell in changed for trial in cell.all_trials]
         self._registered.update(hashes)
         known = self.known(hashes)
         self._announce([self._without_results(cell, known) for cell in changed])
 
     def _without_results(self, cell: Cell, known: dict[str, Known]) -> Cell:
-        left = tuple(
-            trial
-            for trial in cell.trials
-            if not self._policy.is_result(known.get(trial.hash))
+        def is_left(trial: Trial) -> bool:
+            return not self._policy.is_result(known.get(trial.hash))
+
+        return replace(
+            cell,
+            trials=tuple(filter(is_left, cell.trials)),
+            at_settings=tuple(at for at in cell.at_settings if is_left(at.trial)),
         )
-        return replace(cell, trials=left)
+
+
+def growth(full_plan: Plan, generation: Generation) -> Grow:
+    """Returns which trials of a plan are due, from what is known.
+
+    Args:
+        full_plan: all seeds that cells may get.
+        generation: the place of the study in its lineage.
+    """
+    if full_plan.space.tune is not None:
+        from ablate.scheduling.tuning import with_settings
+
+        return lambda known: with_settings(full_plan, known)
+    from ablate.scheduling.until_decided import granted
+
+    return lambda known: granted(full_plan, known, generation)
 
 
 def make_source(
@@ -119,24 +147,20 @@ def make_source(
 
     Args:
         plan: the cells and seeds that are due now.
-        full_plan: all seeds that cells may get, if seeds are added until it is decided.
+        full_plan: all seeds that cells may get, if the plan grows with results.
         to_train: the trials of `plan` that have no result.
         generation: the place of the study in its lineage.
         count: counts the cost of an architecture, if not this process.
     """
     space = plan.space
     if full_plan is not None:
-        from ablate.scheduling.until_decided import UntilDecided
-
-        return UntilDecided(
-            full_plan,
-            plan,
-            generation,
-            # A mean over the last epochs is computed from them.
-            stored.known
-            if space.criterion.compared.of
-            else stored.known_without_epochs,
-            stored.add,
+        needs_epochs = bool(space.tune or space.criterion.compared.of)
+        return Growing(
+            plan=full_plan,
+            begun=plan,
+            grow=growth(full_plan, generation),
+            results=stored.ended if needs_epochs else stored.known_without_epochs,
+            more=stored.add,
         )
     if space.strategy is not None:
         search = make_search(space, reader, stored.known, count)

@@ -9,11 +9,10 @@ Recomputed after a kill, it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ablate.records import (
-    RESOLVED,
     Cell,
     CellResult,
     Generation,
@@ -22,10 +21,10 @@ from ablate.records import (
     Plan,
     Status,
     StudyResults,
-    Trial,
 )
 from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict, Withheld
+from ablate.scheduling.growing import is_resolved
 
 # Why a row has no verdict that more seeds could bring.
 NO_SEED_HELPS = (
@@ -37,8 +36,6 @@ NO_SEED_HELPS = (
     Withheld.ABANDONED,
     Withheld.FAILED,
 )
-
-Results = Callable[[Iterable[str]], Mapping[str, Known]]
 
 
 def granted(
@@ -64,14 +61,14 @@ def granted(
                 for cell in plan.cells
             ),
         )
-        if not all(_resolved(trial, known) for trial in cut.trials):
+        if not all(is_resolved(trial, known) for trial in cut.trials):
             return cut, False
         # Seeds that are known cost nothing, and a study of before may have them.
         ahead = {
             cell.index
             for cell in plan.cells
             if any(
-                _resolved(trial, known)
+                is_resolved(trial, known)
                 for trial in cell.trials[counts.get(cell.index, 0) :]
             )
         }
@@ -82,10 +79,6 @@ def granted(
             index: max(count, counts[index]) for index in going_on if index in counts
         }
     raise AssertionError("a bug: the last look did not end the study")
-
-
-def _resolved(trial: Trial, known: Mapping[str, Known]) -> bool:
-    return trial.hash in known and known[trial.hash].status in RESOLVED
 
 
 def _undecided(
@@ -191,63 +184,3 @@ def results_of(
         looks=space.seeds.looks,
         baseline_seeds=space.seeds.baseline,
     )
-
-
-class UntilDecided:
-    """The trials of a plan, one look at a time.
-
-    Args:
-        plan: the plan with all seeds that a cell may get.
-        begun: the same plan with the seeds that are stored.
-        generation: the place of the study in its lineage.
-        results: returns state and value by hash, for those trials that are known.
-        more: receives the cells that get seeds, before their trials are handed out.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        begun: Plan,
-        generation: Generation,
-        results: Results,
-        more: Callable[[list[Cell]], None],
-    ) -> None:
-        self._plan = plan
-        self._generation = generation
-        self._results = results
-        self._more = more
-        self._given: set[str] = set()
-        self._known: dict[str, Known] | None = None
-        self._counts = {cell.index: len(cell.trials) for cell in begun.cells}
-        self._last = False
-
-    def wanted(self) -> list[Trial]:
-        if self._last:
-            return []
-        before = self._known or {}
-        news = self._results(
-            trial.hash for trial in self._plan.trials if trial.hash not in before
-        )
-        new = {key: trial for key, trial in news.items() if trial.status in RESOLVED}
-        # Verdicts can only change with a new result; taking them is expensive.
-        if not new and self._known is not None:
-            return []
-        known = self._known = {**before, **new}
-        cut, self._last = granted(self._plan, known, self._generation)
-        changed = [
-            cell for cell in cut.cells if len(cell.trials) != self._counts[cell.index]
-        ]
-        if changed:
-            self._more(changed)
-            self._counts |= {cell.index: len(cell.trials) for cell in changed}
-        open_ = [
-            trial
-            for trial in cut.trials
-            if trial.hash not in self._given and not _resolved(trial, known)
-        ]
-        self._given |= {trial.hash for trial in open_}
-        return open_
-
-    @property
-    def has_ended(self) -> bool:
-        return self._last

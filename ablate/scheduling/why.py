@@ -55,7 +55,7 @@ def why_new(
     trials: dict[str, int] = defaultdict(int)
     for cell in plan.cells:
         new = []
-        for trial in cell.trials:
+        for trial in cell.all_trials:
             if trial.hash not in left:
                 continue
             if trial.hash not in known:

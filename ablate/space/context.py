@@ -43,6 +43,11 @@ class Context:
             self.wrong(("trainer",), str(error))
             return None
 
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        """The names of the hyperparameters under `tune`."""
+        return tuple(self.form.tune.hyperparameters) if self.form.tune else ()
+
     @cached_property
     def backbones(self) -> tuple[str, ...]:
         """The names of all backbones, whether they exist or not."""

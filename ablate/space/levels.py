@@ -69,7 +69,7 @@ def check_names(
                 f"{name} needs two levels or more, has {len(listed)}; what does not"
                 f" vary belongs under `{section}`",
             )
-        _check_different(context, where, name, listed)
+        check_different(context, where, name, listed)
         check_levels(context, where, name, listed)
         # If `fixed` has it too, `_check_fixed` notes that.
         if name in sizes and name not in context.form.fixed:
@@ -81,7 +81,7 @@ def check_names(
     _check_fixed(context, levels, sizes)
 
 
-def _check_different(
+def check_different(
     context: Context, where: Where, name: str, listed: tuple[Level, ...]
 ) -> None:
     """Notes a level that a table could not tell from another one."""

@@ -45,6 +45,7 @@ from ablate.space.training import (
     read_scheduler,
     warmup_fits,
 )
+from ablate.space.tuning import read_tune
 from ablate.text.document import parse, read_text
 
 
@@ -109,6 +110,8 @@ def _read(context: Context) -> Space:
     factors = read_factors(context, design, sizes)
     resources = read_resources(context)
     check_task(context, task, resources)
+    seeds = read_seeds(context)
+    criterion = read_criterion(context, factors.levels, task, head)
     space = Space(
         name=_name(context),
         named=form.name is not None,
@@ -118,13 +121,14 @@ def _read(context: Context) -> Space:
         factors=factors,
         design=design,
         strategy=read_strategy(context, factors.levels),
+        tune=read_tune(context, criterion, seeds),
         control=read_control(context, factors.levels),
         limits=read_limits(context, factors),
-        seeds=read_seeds(context),
+        seeds=seeds,
         data=read_data(context, task),
         recipe=read_recipe(context, task),
         warmup_fits=warmup_fits(context),
-        criterion=read_criterion(context, factors.levels, task, head),
+        criterion=criterion,
         diagnostics=read_diagnostics(context),
         resources=resources,
         scheduler=read_scheduler(context),

@@ -43,7 +43,8 @@ def check_own(context: Context, limits: Sequence[Limit]) -> None:
     if trainer is None:
         return
     for name, allowed in trainer.factors.items():
-        if isinstance(allowed, OneOf) or name in context.levels or name in form.fixed:
+        varies = (*context.levels, *context.tuned)
+        if isinstance(allowed, OneOf) or name in varies or name in form.fixed:
             continue
         context.wrong(
             ("factors",),

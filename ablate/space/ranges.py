@@ -42,7 +42,7 @@ def _levels(context: Context, name: str, declared: RangeForm) -> list[Level]:
     """The levels of a range; its ends only, if there is a mistake."""
     where: Where = ("factors", name)
     ends: list[Level] = [declared.low, declared.high]
-    problem = _range_problem(declared) or _use_problem(context, name, declared)
+    problem = range_problem(declared) or _use_problem(context, name, declared)
     if problem:
         context.wrong(where, f"{name}: {problem}")
         return ends
@@ -52,7 +52,7 @@ def _levels(context: Context, name: str, declared: RangeForm) -> list[Level]:
     if len(context.problems) > problems:
         return ends
     count = declared.count or LEVELS_OF_A_SEARCH
-    if _takes_fractions(context, name, declared):
+    if takes_fractions(context, where, name, declared):
         levels = spaced(
             float(declared.low), float(declared.high), count, declared.scale
         )
@@ -64,18 +64,20 @@ def _levels(context: Context, name: str, declared: RangeForm) -> list[Level]:
     return sorted(levels)
 
 
-def _takes_fractions(context: Context, name: str, declared: RangeForm) -> bool:
+def takes_fractions(
+    context: Context, where: Where, name: str, declared: RangeForm
+) -> bool:
     """Whether a number between two whole numbers is a level of the factor."""
     if isinstance(declared.low, float) or isinstance(declared.high, float):
         return True
     problems = len(context.problems)
-    check_levels(context, ("factors", name), name, (declared.low + 0.5,))
+    check_levels(context, where, name, (declared.low + 0.5,))
     is_refused = len(context.problems) > problems
     del context.problems[problems:]
     return not is_refused
 
 
-def _range_problem(declared: RangeForm) -> str:
+def range_problem(declared: RangeForm) -> str:
     """What is wrong with a range alone; empty if nothing is."""
     low, high = declared.low, declared.high
     if low >= high:

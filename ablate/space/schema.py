@@ -143,6 +143,12 @@ class RangeForm(Form):
     """Number of levels. A design needs it; in a search it is 100 by default."""
 
 
+Levels = Annotated[
+    Annotated[list[OneLevel], Tag("<list>")] | Annotated[RangeForm, Tag("<range>")],
+    Discriminator(_which_levels),
+]
+
+
 class BackboneForm(Form):
     family: str
     """Family of a backbone that is declared by its numbers."""
@@ -398,6 +404,36 @@ class DiagnosticsForm(Form):
     """Also take them after every N epochs; by default only at the end."""
 
 
+class TuneForm(Form):
+    model_config = ConfigDict(extra="allow", strict=True)
+    __pydantic_extra__: dict[str, Levels]
+
+    settings: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Number of settings that each row tries, the same ones for all rows. A range needs
+    it. By default, all combinations of the listed levels are tried.
+    """
+    seeds: Annotated[int, Field(ge=1, le=100)] = 1
+    """Number of trials of each setting. Their seeds are not those of the table."""
+    repeat: bool = False
+    """Whether each seed of the table chooses a setting of its own, by trials of its own.
+    The verdict is then about the whole procedure, choice included.
+    """
+    draw: Literal["random", "sobol"] | None = None
+    """How settings are drawn from ranges: independently (random, the default), or as a
+    scrambled Sobol sequence, which covers the ranges more evenly.
+    """
+    metric: str | None = None
+    """The metric by which a row's setting is chosen, measured on the images that are held
+    out (data.validation). By default the metric of the study. A trainer of your own
+    needs this key: it says which metric is measured on data that are held out.
+    """
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The levels or the range of each hyperparameter, by its name."""
+        return self.__pydantic_extra__ or {}
+
+
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
 
 
@@ -459,14 +495,7 @@ class SpaceForm(Form):
     """A backbone's name (`ablate backbones` lists them), or a family with its numbers;
     leave it out if the backbone is a factor.
     """
-    factors: dict[
-        str,
-        Annotated[
-            Annotated[list[OneLevel], Tag("<list>")]
-            | Annotated[RangeForm, Tag("<range>")],
-            Discriminator(_which_levels),
-        ],
-    ]
+    factors: dict[str, Levels]
     """Levels of each factor that varies. The first level of a list is the factor's
     baseline level, unless `baseline` names another one. A range such as {low: 3e-4,
     high: 1e-2, scale: log} stands for a list of numbers; `baseline` names its baseline
@@ -484,6 +513,11 @@ class SpaceForm(Form):
     """Which cells are trained."""
     strategy: ShortOrFull[StrategyForm] | None = None  # type: ignore[valid-type]
     """In the place of a design: how a search proposes cells, from the results so far.
+    """
+    tune: TuneForm | None = None
+    """Nuisance hyperparameters, such as recipe.lr: each row, row 0 included, tries the
+    same settings of them, and the table shows each row at its own best setting, trained
+    on fresh seeds.
     """
     together: list[list[str]] = []
     """Factors whose levels change together: [[a, b]] pairs the first level of a with the
@@ -709,6 +743,9 @@ def json_schema() -> dict[str, Any]:
             "properties": properties_by_name,
             "additionalProperties": False,
         }
+    tune = schema["$defs"]["TuneForm"]
+    tune["properties"] |= listed
+    tune["additionalProperties"] = False
     properties["task"]["enum"] = list(tasks())
     properties["head"]["anyOf"][0]["enum"] = list(heads())
     names = [family.name for family in families().values() if family.declared]

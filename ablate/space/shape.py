@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.errors import Problem, did_you_mean, shortened
-from ablate.space.schema import SpaceForm
+from ablate.space.schema import SpaceForm, TuneForm
 from ablate.text.document import Document, Where, unknown_key
 
 
@@ -87,6 +87,8 @@ def _shape_problem(document: Document, details: Any) -> Problem:
         and _is_level(value)
     ):
         return document.problem(where, _no_list(str(where[1]), value))
+    if where[:1] == ("tune",) and len(where) == 2 and kind == "list_type":
+        return document.problem(where, _no_levels(str(where[1]), value))
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
     if isinstance(value, str) and kind.endswith("_type") and value.strip() == "":
         message += " (found an empty text)"
@@ -114,6 +116,16 @@ def _no_list(factor: str, value: object) -> str:
         f"factors.{factor}: must be a list of levels, the baseline first, found"
         f" {shortened(repr(value))}; write `{factor}: [..., {shown}]`, or, to give all"
         f" cells this level, `{everywhere}`"
+    )
+
+
+def _no_levels(name: str, value: object) -> str:
+    """The message for a hyperparameter that has neither a list nor a range."""
+    own = list(TuneForm.model_fields)
+    return (
+        f"tune.{name}: must be a list of levels, or a range such as {{low: 3e-4, high:"
+        f" 1e-2, scale: log}}, found {shortened(repr(value))}; other keys of tune:"
+        f" {', '.join(own)}{did_you_mean(name, own)}"
     )
 
 

@@ -150,7 +150,8 @@ def read_recipe(context: Context, task: Task) -> Recipe:
     _check_fields(context, recipe, fields)
     lengths = {f"recipe.{name}" for name in LENGTHS}
     has_other_length = bool(recipe.steps or recipe.images)
-    if has_other_length or (lengths | {"recipe.warmup_epochs"}) & set(context.levels):
+    varies = {*context.levels, *context.tuned}
+    if has_other_length or (lengths | {"recipe.warmup_epochs"}) & varies:
         # The plan fits or refuses the recipe of each cell.
         return recipe
     if warmup_fits(context):
@@ -167,7 +168,8 @@ def _check_fields(context: Context, recipe: Recipe, fields: Mapping[str, Any]) -
     for name in NAMING:
         if name in fields:
             check_named(context, ("recipe", name), name, fields[name])
-    if any(name.startswith("recipe.") for name in context.levels):
+    varies = (*context.levels, *context.tuned)
+    if any(name.startswith("recipe.") for name in varies):
         # The plan checks the recipe of each cell.
         return
     for name, when in recipe.unread().items():

@@ -14,14 +14,24 @@ from ablate.records import (
     RESOLVED,
     VARIED,
     Cell,
+    Seeds,
     Space,
     Standing,
     Status,
     Trial,
+    Tune,
     confirmation_seeds,
 )
+from ablate.records.plain import decisive, to_data
 from ablate.store.lineage import Comparisons, Earlier, History, Row
-from ablate.store.sql_tables import cell_trials, cells, studies, trials
+from ablate.store.sql_tables import (
+    all_cell_trials,
+    cell_trials,
+    cells,
+    studies,
+    trials,
+    tuning_trials,
+)
 
 # What identifies a trial beside its architecture and its seed.
 IDENTITY = ("recipe", "data", "code", "start", "teacher", "vary")
@@ -81,6 +91,9 @@ def rows_of(space: Space, planned: Iterable[Cell]) -> list[Row]:
     fresh = space.confirmation_seeds
     rows = []
     for cell in planned:
+        if cell.base is not None:
+            rows.append(_tuned_row(space, cell))
+            continue
         hashes = {
             trial.seed: trial.hash
             for trial in cell.trials
@@ -92,11 +105,45 @@ def rows_of(space: Space, planned: Iterable[Cell]) -> list[Row]:
     return rows
 
 
+def _tuned_row(space: Space, cell: Cell) -> Row:
+    """Returns a row that chooses its setting by results."""
+    assert cell.base is not None
+    key = key_of_trial(cell.base)
+    seeds = space.seeds.numbers if cell.index else space.seeds.of_row_0
+    settings = {at.setting: key_of_trial(at.trial) for at in cell.at_settings}
+    return Row(
+        number=cell.index,
+        key=key,
+        trials=_chosen_trials(key, to_data(space)["tune"], seeds),
+        settings=tuple(settings.values()),
+    )
+
+
+def _chosen_trials(
+    key: str, tune: Mapping[str, Any], seeds: Iterable[int]
+) -> dict[int, str]:
+    """Returns hashes that stand for the trials of a row at the setting that it chooses.
+
+    Two studies with equal ones choose in the same way, and have the same trials.
+
+    Args:
+        key: what identifies the row.
+        tune: the section as plain data.
+    """
+    choice = plain(decisive(Tune, tune))
+    return {seed: content_hash([key, choice, seed]) for seed in seeds}
+
+
 def networks_of(planned: Iterable[Cell]) -> dict[int, str]:
     """Returns the hash of the architecture of each planned cell that has trials."""
     return {
         cell.index: cell.trials[0].architecture.hash for cell in planned if cell.trials
     }
+
+
+def networks_of_settings(planned: Iterable[Cell]) -> set[str]:
+    """Returns the hashes of the architectures at the settings that rows try."""
+    return {at.trial.architecture.hash for cell in planned for at in cell.at_settings}
 
 
 def _grows(space: Mapping[str, Any] | None) -> bool:
@@ -127,6 +174,15 @@ def trained_before(
         for row in connection.execute(query):
             trained[key_of_row(row)][row.seed] = row.hash
     return trained
+
+
+def choosing_trials(connection: Connection) -> frozenset[str]:
+    """Returns the hashes of the trials that only choose settings of rows."""
+    query = select(tuning_trials.c.trial_hash).where(
+        tuning_trials.c.stage == "tuning",
+        tuning_trials.c.trial_hash.not_in(select(cell_trials.c.trial_hash)),
+    )
+    return frozenset(connection.execute(query).scalars())
 
 
 def history(
@@ -191,8 +247,8 @@ def _open(connection: Connection, study: int) -> frozenset[str]:
     """Returns the trials of a study that have not ended."""
     query = (
         select(trials.c.hash)
-        .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
-        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        .join(all_cell_trials, all_cell_trials.c.trial_hash == trials.c.hash)
+        .join(cells, cells.c.id == all_cell_trials.c.cell_id)
         .where(cells.c.study_id == study, trials.c.status.not_in(RESOLVED))
     )
     return frozenset(connection.execute(query).scalars())
@@ -200,7 +256,11 @@ def _open(connection: Connection, study: int) -> frozenset[str]:
 
 def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None:
     """Returns the comparisons of a stored study; None: it has no row 0."""
-    rows = stored_rows(connection, study.id, fresh_seeds(study.space or {}))
+    space = study.space or {}
+    if space.get("tune"):
+        rows = _stored_tuned_rows(connection, study.id, space)
+    else:
+        rows = stored_rows(connection, study.id, fresh_seeds(space))
     if not rows or rows[0].number != 0:
         return None
     return Comparisons(
@@ -253,6 +313,29 @@ def stored_rows(
     ]
 
 
+def _stored_tuned_rows(
+    connection: Connection, study: int, space: Mapping[str, Any]
+) -> list[Row]:
+    """Returns the rows of a stored study that choose their settings, in their order."""
+    seeds = [int(seed) for seed in space.get("seeds", ())]
+    of_row_0 = Seeds(tuple(seeds), baseline=space.get("baseline_seeds")).of_row_0
+    keys = connection.execute(
+        select(cells.c.number, cells.c.key)
+        .where(cells.c.study_id == study, cells.c.key != "")
+        .order_by(cells.c.number)
+    )
+    return [
+        Row(
+            number=row.number,
+            key=row.key,
+            trials=_chosen_trials(
+                row.key, space["tune"], seeds if row.number else of_row_0
+            ),
+        )
+        for row in keys.all()
+    ]
+
+
 def stored_keys(
     connection: Connection, condition: ColumnElement[bool]
 ) -> dict[int, str]:
@@ -270,7 +353,10 @@ def stored_keys(
         trials.c.architecture_hash,
         *(trials.c[name] for name in IDENTITY),
     ).join(trials, trials.c.hash == some.c.hash)
-    return {row.number: key_of_row(row) for row in connection.execute(query)}
+    keys = {row.number: key_of_row(row) for row in connection.execute(query)}
+    # Rows that choose their settings have trials of several keys, or none yet.
+    declared = select(cells.c.number, cells.c.key).where(condition, cells.c.key != "")
+    return keys | {row.number: row.key for row in connection.execute(declared)}
 
 
 def plain(value: Any) -> Any:

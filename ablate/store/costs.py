@@ -14,9 +14,9 @@ from ablate.store.comparisons import without_split
 from ablate.store.database import patient
 from ablate.store.results import COSTS
 from ablate.store.sql_tables import (
+    all_cell_trials,
     architectures,
     attempts,
-    cell_trials,
     cells,
     epochs,
     provenance,
@@ -112,8 +112,8 @@ class CostReader:
             .subquery()
         )
         of_study = (
-            select(cell_trials.c.trial_hash)
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            select(all_cell_trials.c.trial_hash)
+            .join(cells, cells.c.id == all_cell_trials.c.cell_id)
             .join(
                 studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
             )

@@ -36,6 +36,8 @@ COLUMNS = {
     "studies": ("generation", "declaration", "lineage", "level", "left_out"),
     "cells": ("standing", "earlier"),
 }
+# A later revision adds the others.
+OF_CELLS = [column for column in cells.c if column.name != "key"]
 # Changes that gave no row another chance.
 ONLY_NOTED = {"margin", "primary", "final"}
 _declarations = sa.table(
@@ -122,7 +124,7 @@ def _convert_study(connection: Connection, row: dict[str, Any]) -> None:
     declared = connection.execute(query).all()
     of_study = cells.c.study_id == row["id"]
     stored = connection.execute(
-        sa.select(cells).where(of_study).order_by(cells.c.number)
+        sa.select(*OF_CELLS).where(of_study).order_by(cells.c.number)
     )
     study = _Study(
         row=row,

@@ -41,11 +41,14 @@ class Row:
     Attributes:
         key: what identifies the trials beside their seeds.
         trials: the hash of each declared trial, by seed.
+        settings: the keys of the trainings of which the row chooses one by results. Its
+            trials are then not known before, and their hashes stand for the choice.
     """
 
     number: int
     key: str
     trials: Mapping[int, str]
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ def generation_of(
     history: History,
     trained: Mapping[str, Mapping[int, str]],
     number: int = 1,
+    choosing: Set[str] = frozenset(),
 ) -> Generation:
     """Returns the place of a study in its lineage, and what it may test.
 
@@ -115,8 +119,10 @@ def generation_of(
         trained: the trials with results at the time of the declaration, by the key of
             their row and by seed.
         number: the number of the generation.
+        choosing: the hashes of trials that only choose settings. A study that has other
+            seeds leaves none of them out.
     """
-    known = _Known(declared, history.studies, trained)
+    known = _Known(declared, history.studies, trained, choosing)
     standings = {row.number: known.standing(row) for row in declared.rows}
     linked = known.linked()
     lineages = {study.lineage for study in linked}
@@ -156,7 +162,9 @@ class _Known:
         declared: Comparisons,
         earlier: Sequence[Earlier],
         trained: Mapping[str, Mapping[int, str]],
+        choosing: Set[str],
     ) -> None:
+        self._choosing = choosing
         self._declared = declared
         self._earlier = earlier
         self._trained = trained
@@ -181,12 +189,22 @@ class _Known:
 
     def _known_seeds(self, row: Row) -> set[int]:
         """Returns the declared seeds of a row that had results."""
+        if row.settings:
+            known = set[int]().union(
+                *(self._trained.get(key, {}) for key in row.settings)
+            )
+            return known & set(row.trials)
         results = self._trained.get(row.key, {})
         return {seed for seed, key in row.trials.items() if results.get(seed) == key}
 
     def _left_out_seeds(self, row: Row) -> set[int]:
         """Returns the seeds of a row that had results and are not declared."""
-        return set(self._trained.get(row.key, {})) - set(row.trials)
+        return {
+            seed
+            for key in row.settings or (row.key,)
+            for seed, trial in self._trained.get(key, {}).items()
+            if seed not in row.trials and trial not in self._choosing
+        }
 
     def _earlier_rows(self, row: Row) -> list[tuple[Earlier, Row]]:
         """Returns the rows of earlier studies that compare the same in the same way."""

@@ -6,7 +6,7 @@ A declaration replaces its study, goes on with it, or becomes the next generatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,16 +23,19 @@ from ablate.records import (
     RowStanding,
     Space,
     Standing,
+    Tune,
 )
 from ablate.records.changes import changes
-from ablate.records.plain import to_data
+from ablate.records.plain import decisive, to_data
 from ablate.records.primary import primary_rows
 from ablate.store.comparisons import (
     SHOWING,
+    choosing_trials,
     comparisons_of,
     history,
     key_of_trial,
     networks_of,
+    networks_of_settings,
     plain,
     rows_of,
     stored_comparisons,
@@ -115,7 +118,14 @@ def declare(connection: Connection, plan: Plan) -> Declaration:
         retired=retired,
         is_same=False,
         generation=placed(
-            connection, space, rows, networks_of(plan.cells), moment, study, number
+            connection,
+            space,
+            rows,
+            networks_of(plan.cells),
+            moment,
+            study,
+            number,
+            networks_of_settings(plan.cells),
         ),
         moment=moment,
         digest=digest,
@@ -155,6 +165,7 @@ def lower_levels(connection: Connection, imported: Sequence[int]) -> None:
             declared,
             history(connection, networks[0], moment, study.id),
             trained_before(connection, filter(None, networks.values()), moment),
+            choosing=choosing_trials(connection),
         )
         if generation.lineage is None:
             continue
@@ -281,6 +292,8 @@ def digest_of(plan: Plan) -> str:
     }
     if space.seeds.baseline is not None:
         compared["baseline seeds"] = space.seeds.baseline
+    if space.tune is not None:
+        compared["tune"] = decisive(Tune, to_data(space)["tune"])
     if space.strategy is not None:
         # Which cells there are follows from results. The rest of the space decides.
         data = to_data(space)
@@ -317,6 +330,7 @@ def placed(
     moment: datetime,
     study: int | None,
     number: int,
+    of_settings: Set[str] = frozenset(),
 ) -> Generation:
     """Returns the place of a study in its lineage.
 
@@ -326,6 +340,7 @@ def placed(
         moment: when it was declared, in UTC.
         study: its number, if it is stored.
         number: the number of the generation.
+        of_settings: the hashes of the architectures at the settings that rows try.
     """
     if not rows or rows[0].number != 0:
         level = LEVEL if space.seeds.final else FIRST_LEVEL
@@ -333,8 +348,9 @@ def placed(
     return generation_of(
         comparisons_of(space, rows),
         history(connection, networks[0], moment, study),
-        trained_before(connection, set(networks.values()), moment),
+        trained_before(connection, {*networks.values(), *of_settings}, moment),
         number,
+        choosing_trials(connection),
     )
 
 
@@ -377,4 +393,5 @@ def added(
         earlier[study],
         trained_before(connection, set(networks.values()), stored.created_at),
         stored.generation,
+        choosing_trials(connection),
     )

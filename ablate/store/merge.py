@@ -27,6 +27,7 @@ from ablate.store.sql_tables import (
     studies,
     trial_metrics,
     trials,
+    tuning_trials,
 )
 from ablate.store.wide_views import put_stored
 
@@ -98,7 +99,10 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     for study in chosen:
         rows_of = _study_rows(source, study["id"])
         hashes.update(
-            dict.fromkeys(row["trial_hash"] for row in rows_of["cell_trials"])
+            dict.fromkeys(
+                row["trial_hash"]
+                for row in (*rows_of["cell_trials"], *rows_of["tuning_trials"])
+            )
         )
         if study["name"] not in target_studies:
             new.append((study, rows_of))
@@ -154,6 +158,9 @@ def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]
         ),
         "cell_trials": select(cell_trials).where(
             cell_trials.c.cell_id.in_(cells_of_study)
+        ),
+        "tuning_trials": select(tuning_trials).where(
+            tuning_trials.c.cell_id.in_(cells_of_study)
         ),
     }
     return {name: _rows(source, query) for name, query in queries.items()}
@@ -255,6 +262,7 @@ def _put_cells(
     for table, rows in (
         (levels, rows_of["levels"]),
         (cell_trials, rows_of["cell_trials"]),
+        (tuning_trials, rows_of["tuning_trials"]),
     ):
         mine = [
             {**row, "cell_id": ids[row["cell_id"]]}
@@ -277,17 +285,17 @@ def _add_to_study(
         rows_of,
     )
     numbers = {cell["id"]: cell["number"] for cell in rows_of["cells"]}
-    stored = select(cell_trials.c.cell_id, cell_trials.c.seed).where(
-        cell_trials.c.cell_id.in_(here.values())
-    )
-    existing = {(row.cell_id, row.seed) for row in target.execute(stored)}
-    more = [
-        {**row, "cell_id": here[numbers[row["cell_id"]]]}
-        for row in rows_of["cell_trials"]
-        if numbers[row["cell_id"]] in here
-        and (here[numbers[row["cell_id"]]], row["seed"]) not in existing
-    ]
-    insert_all(target, cell_trials, more)
+    for table in (cell_trials, tuning_trials):
+        key = [column.name for column in table.primary_key]
+        stored = select(*table.primary_key).where(table.c.cell_id.in_(here.values()))
+        existing = {tuple(row) for row in target.execute(stored)}
+        rows = [
+            {**row, "cell_id": here[numbers[row["cell_id"]]]}
+            for row in rows_of[table.name]
+            if numbers[row["cell_id"]] in here
+        ]
+        more = [row for row in rows if tuple(row[name] for name in key) not in existing]
+        insert_all(target, table, more)
 
 
 def _architectures(source: Connection, target: Connection) -> None:

@@ -15,10 +15,10 @@ excludes other drivers (`database.exclude_drivers`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ from ablate.records import (
 )
 from ablate.records.plain import to_data
 from ablate.store import views
+from ablate.store.comparisons import key_of_trial
 from ablate.store.lineage import History
 from ablate.store.lineages import Declaration, added, standings_of
 from ablate.store.moment import now
@@ -50,6 +51,7 @@ from ablate.store.sql_tables import (
     sources,
     studies,
     trials,
+    tuning_trials,
 )
 from ablate.store.wide_views import drop_view, put_stored
 from ablate.text.advice import option
@@ -208,7 +210,12 @@ def put_cells(
     _architectures(connection, planned, revision)
     _trials(
         connection,
-        [trial for cell in planned for trial in cell.trials if trial.hash not in begun],
+        [
+            trial
+            for cell in planned
+            for trial in cell.all_trials
+            if trial.hash not in begun
+        ],
         again,
     )
     _cells(connection, study, new, digests, kept)
@@ -269,6 +276,13 @@ def _digest(cell: Cell) -> str:
     levels_: list[Canonical] = [[name, level] for name, level in cell.levels.items()]
     trained: list[Canonical] = [[trial.seed, trial.hash] for trial in cell.trials]
     planned: list[Canonical] = [cell.role, cell.control_of, cell.same_as, cell.note]
+    if cell.at_settings:
+        # Cells without tuning keep their digests.
+        planned.append(list(cell.settings))
+        planned += [
+            [at.stage, at.setting, at.trial.seed, at.trial.hash]
+            for at in cell.at_settings
+        ]
     return content_hash([*planned, architecture, sorted(cell.unread), levels_, trained])
 
 
@@ -280,6 +294,12 @@ def _architectures(
         for cell in planned
         if cell.architecture and cell.cost
     }
+    for cell in planned:
+        if cell.cost:
+            # Settings that a row tries may be those of its network, such as drop rates.
+            for at in cell.at_settings:
+                network = at.trial.architecture
+                by_hash.setdefault(network.hash, (network, cell.cost))
     stored = existing(
         connection, architectures.c.hash, list(by_hash), architectures.c.cost_revision
     )
@@ -360,6 +380,7 @@ def _cells(
             "digest": digests[cell.index],
             "standing": standings.get(cell.index, tested).standing,
             "earlier": _pairs(standings.get(cell.index, tested)),
+            "key": key_of_trial(cell.base) if cell.base else "",
         }
         for cell in new
     )
@@ -377,11 +398,28 @@ def _cells(
     level_rows = (row for cell in new for row in _level_rows(cell, ids[cell.index]))
     insert_all(connection, levels, level_rows)
     trial_rows = (
-        {"cell_id": ids[cell.index], "seed": trial.seed, "trial_hash": trial.hash}
+        {
+            "cell_id": ids[cell.index],
+            "seed": trial.seed,
+            "trial_hash": trial.hash,
+            "setting": setting,
+        }
         for cell in new
-        for trial in cell.trials
+        for trial, setting in itertools.zip_longest(cell.trials, cell.settings)
     )
     insert_all(connection, cell_trials, trial_rows)
+    tuning_rows = (
+        {
+            "cell_id": ids[cell.index],
+            "stage": at.stage,
+            "setting": at.setting,
+            "seed": at.trial.seed,
+            "trial_hash": at.trial.hash,
+        }
+        for cell in new
+        for at in cell.at_settings
+    )
+    insert_all(connection, tuning_trials, tuning_rows)
 
 
 def _level_rows(cell: Cell, cell_id: int) -> Iterator[dict[str, Any]]:
@@ -436,7 +474,7 @@ def insert_all(
 ) -> None:
     """Inserts rows, a chunk at a time: a plan may have a million of them."""
     rest = iter(rows)
-    while chunk := list(islice(rest, CHUNK)):
+    while chunk := list(itertools.islice(rest, CHUNK)):
         connection.execute(_insertion(table), chunk)
 
 

@@ -25,8 +25,9 @@ from ablate.records import (
 from ablate.store.comparisons import fresh_seeds
 from ablate.store.lineages import standing_of
 from ablate.store.rows import check_complete, check_metric, check_rows
-from ablate.store.space_data import chance_of, metrics_of
+from ablate.store.space_data import chance_of, metrics_of, tune_of
 from ablate.store.sql_tables import (
+    all_cell_trials,
     architectures,
     cell_trials,
     cells,
@@ -47,8 +48,8 @@ def final_values(
 ) -> dict[str, float]:
     """Returns the final values of a metric by trial, of a study's completed trials."""
     of_study = (
-        select(cell_trials.c.trial_hash)
-        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        select(all_cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == all_cell_trials.c.cell_id)
         .where(cells.c.study_id == study)
     )
     if not metric.of:
@@ -81,6 +82,7 @@ class _Ended(NamedTuple):
     seed: int
     status: Status
     value: float | None
+    setting: int | None
 
 
 def read_results(
@@ -174,6 +176,7 @@ def read_results(
         searching=bool(space.get("strategy")) and study["finished_at"] is None,
         confirmation_seeds=tuple(sorted(fresh)),
         baseline_seeds=space.get("baseline_seeds"),
+        tune=tune_of(space),
         vary=tuple(space.get("vary") or VARIED),
         labels=space.get("labels") or {},
         chance=chance_of(study["space"], study["metric"]),
@@ -213,6 +216,7 @@ def _trials(
         select(
             cell_trials.c.cell_id,
             cell_trials.c.seed,
+            cell_trials.c.setting,
             trials.c.status,
             trials.c.hash,
         )
@@ -221,12 +225,19 @@ def _trials(
         .where(cells.c.study_id == study["id"])
         .order_by(cell_trials.c.seed)
     ).all()
-    check_complete(study["name"], "the trials", rows)
+    check_complete(
+        study["name"], "the trials", [(row.cell_id, row.seed, row.hash) for row in rows]
+    )
     values = final_values(connection, metric, study["id"])
     by_cell: dict[int, list[_Ended]] = defaultdict(list)
-    for cell, seed, status, key in rows:
+    for cell, seed, setting, status, key in rows:
         by_cell[cell].append(
-            _Ended(seed=seed, status=Status(status), value=values.get(key))
+            _Ended(
+                seed=seed,
+                status=Status(status),
+                value=values.get(key),
+                setting=setting,
+            )
         )
     return by_cell
 
@@ -262,6 +273,9 @@ def _cell_result(
             Cost(*(row[name] for name in COSTS)) if row["params"] is not None else None
         ),
         statuses={trial.seed: trial.status for trial in trained},
+        settings={
+            trial.seed: trial.setting for trial in trained if trial.setting is not None
+        },
         values=_values(trained),
         search_values=chose,
     )

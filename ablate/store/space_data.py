@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import METRIC_NAME, Metric, Space
+from ablate.records import METRIC_NAME, Metric, Space, Tune
 from ablate.records.plain import build
 from ablate.tasks import classification
 
@@ -71,6 +71,13 @@ def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
         for stored_metric in stored
         if METRIC_NAME.fullmatch(str(stored_metric.get("name")))
     )
+
+
+def tune_of(data: Mapping[str, Any]) -> Tune | None:
+    """The nuisance hyperparameters of a stored space; None if it has none."""
+    if not data.get("tune"):
+        return None
+    return build(Tune, data["tune"])
 
 
 def chance_of(data: Mapping[str, Any] | None, metric: str) -> float | None:

@@ -6,11 +6,23 @@ The types check what they read (`store.checked`).
 from __future__ import annotations
 
 from copy import copy
-from typing import Any
+from typing import Any, get_args
 
-from sqlalchemy import Column, ForeignKey, Index, MetaData, Table, UniqueConstraint
+from sqlalchemy import (
+    Column,
+    ForeignKey,
+    Index,
+    MetaData,
+    Table,
+    UniqueConstraint,
+    literal,
+    select,
+    union,
+    union_all,
+)
+from sqlalchemy.sql.selectable import Subquery
 
-from ablate.records import Standing, Status
+from ablate.records import Stage, Standing, Status
 from ablate.store import forms
 from ablate.store.checked import (
     JSON,
@@ -257,6 +269,12 @@ cells = Table(
         server_default="[]",
         comment="earlier studies that compare the same, each with its row",
     ),
+    column(
+        "key",
+        String(20),
+        server_default="",
+        comment="what identifies a row that chooses its setting; empty: its trials do",
+    ),
     UniqueConstraint("study_id", "number"),
 )
 
@@ -340,8 +358,60 @@ cell_trials = Table(
     cell_id(),
     column("seed", BigInteger, primary_key=True),
     trial_hash(),
+    column(
+        "setting",
+        Integer,
+        nullable=True,
+        comment="number of the setting of the nuisance hyperparameters; NULL: none",
+    ),
     Index("ix_cell_trials_trial_hash", "trial_hash"),
 )
+
+# With nuisance hyperparameters. A trial of the table may be here, too.
+tuning_trials = Table(
+    "tuning_trials",
+    metadata,
+    cell_id(),
+    column(
+        "stage",
+        String(6, get_args(Stage)),
+        primary_key=True,
+        comment="tuning: it chooses the row's setting; row 0: it has that of row 0",
+    ),
+    column(
+        "setting", Integer, primary_key=True, comment="number of the setting, from 0"
+    ),
+    column("seed", BigInteger, primary_key=True),
+    trial_hash(),
+    Index("ix_tuning_trials_trial_hash", "trial_hash"),
+)
+
+# All trials of cells: those of the tables, and those beside them.
+all_cell_trials = union(
+    select(cell_trials.c.cell_id, cell_trials.c.trial_hash),
+    select(tuning_trials.c.cell_id, tuning_trials.c.trial_hash),
+).subquery("all_cell_trials")
+
+
+def every_trial(*, beside: bool = True) -> Subquery:
+    """Returns the trials of tables, with an empty stage, and those beside them.
+
+    Args:
+        beside: whether those beside the tables are returned, too.
+    """
+    of_tables = select(
+        cell_trials.c.cell_id,
+        literal("").label("stage"),
+        cell_trials.c.setting,
+        cell_trials.c.seed,
+        cell_trials.c.trial_hash,
+    )
+    if not beside:
+        return of_tables.subquery()
+    names = ("cell_id", "stage", "setting", "seed", "trial_hash")
+    others = select(*(tuning_trials.c[name] for name in names))
+    return union_all(of_tables, others).subquery()
+
 
 provenance = Table(
     "provenance",

@@ -24,12 +24,22 @@ from ablate.records import (
     StudyResults,
     base_name,
 )
+from ablate.records.stored import TriedSetting
 from ablate.store.correct_images import images_of
 from ablate.store.database import patient
 from ablate.store.lineages import Declaration, declare
 from ablate.store.results import final_values, read_results
 from ablate.store.space_data import from_data
-from ablate.store.sql_tables import cell_trials, cells, levels, studies, trials
+from ablate.store.sql_tables import (
+    all_cell_trials,
+    cell_trials,
+    cells,
+    epoch_metrics,
+    every_trial,
+    levels,
+    studies,
+    trials,
+)
 from ablate.store.wide_views import query_of
 
 
@@ -86,8 +96,8 @@ class StudyReader:
                 func.sum(trials.c.epochs).label("epochs"),
                 func.max(trials.c.ended_at).label("ended_at"),
             )
-            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(all_cell_trials, all_cell_trials.c.cell_id == cells.c.id)
+            .join(trials, trials.c.hash == all_cell_trials.c.trial_hash)
             .group_by(cells.c.study_id, trials.c.status)
         )
         with self._engine.connect() as connection:
@@ -138,10 +148,10 @@ class StudyReader:
         if word in names:
             return word, None
         query = (
-            select(studies.c.name, cell_trials.c.trial_hash)
+            select(studies.c.name, all_cell_trials.c.trial_hash)
             .join(cells, cells.c.study_id == studies.c.id)
-            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-            .where(cell_trials.c.trial_hash.startswith(word, autoescape=True))
+            .join(all_cell_trials, all_cell_trials.c.cell_id == cells.c.id)
+            .where(all_cell_trials.c.trial_hash.startswith(word, autoescape=True))
             .order_by(studies.c.updated_at.desc())
         )
         with self._engine.connect() as connection:
@@ -228,6 +238,59 @@ class StudyReader:
             if trial in by_trial:
                 by_row.setdefault(row, {})[seed] = by_trial[trial]
         return by_row
+
+    @patient
+    def tried(self, results: StudyResults) -> list[TriedSetting]:
+        """Returns the trials of rows at the settings that they try, those of the table too.
+
+        They are by row, stage, setting and seed; none without nuisance hyperparameters.
+        """
+        if results.tune is None:
+            return []
+        score = epoch_metrics.alias()
+        listed = every_trial()
+        query = (
+            select(
+                cells.c.number.label("row"),
+                listed.c.stage,
+                listed.c.setting,
+                listed.c.seed,
+                trials.c.hash,
+                trials.c.status,
+                score.c.value.label("score"),
+            )
+            .select_from(listed)
+            .join(cells, cells.c.id == listed.c.cell_id)
+            .join(studies, studies.c.id == cells.c.study_id)
+            .join(trials, trials.c.hash == listed.c.trial_hash)
+            .join(
+                score,
+                (score.c.trial_hash == trials.c.hash)
+                & (score.c.epoch == trials.c.selected_epoch)
+                & (score.c.name == results.tune.metric)
+                & (trials.c.status == Status.COMPLETED),
+                isouter=True,
+            )
+            .where(studies.c.name == results.name, listed.c.setting.is_not(None))
+            .order_by(cells.c.number, listed.c.stage, listed.c.setting, listed.c.seed)
+        )
+        with self._engine.connect() as connection:
+            study = select(studies.c.id).where(studies.c.name == results.name)
+            number = connection.execute(study).scalar_one()
+            by_trial = final_values(connection, results.metric, number)
+            rows = connection.execute(query).all()
+        return [
+            TriedSetting(
+                row=row.row,
+                stage=row.stage or "table",
+                setting=row.setting,
+                seed=row.seed,
+                status=Status(row.status),
+                score=row.score,
+                value=by_trial.get(row.hash),
+            )
+            for row in rows
+        ]
 
     @patient
     def correct_images(self, name: str) -> dict[tuple[int, int], CorrectImages]:

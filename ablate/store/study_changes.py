@@ -15,8 +15,8 @@ from ablate.records import LONGEST_NAME, STUDY_NAME, Status, base_name
 from ablate.store.database import clock
 from ablate.store.plans import CHUNK, free_view
 from ablate.store.sql_tables import (
+    all_cell_trials,
     attempts,
-    cell_trials,
     cells,
     diagnostics,
     drivers,
@@ -87,8 +87,8 @@ def remove(connection: Connection, name: str) -> int:
     )
     _refuse_running(connection, name)
     hashes = (
-        select(cell_trials.c.trial_hash)
-        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        select(all_cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == all_cell_trials.c.cell_id)
         .where(cells.c.study_id == study["id"])
     )
     seen = connection.execute(
@@ -109,8 +109,8 @@ def remove(connection: Connection, name: str) -> int:
         )
     _refuse_counted(connection, study["id"], name)
     elsewhere = (
-        select(cell_trials.c.trial_hash)
-        .join(cells, cells.c.id == cell_trials.c.cell_id)
+        select(all_cell_trials.c.trial_hash)
+        .join(cells, cells.c.id == all_cell_trials.c.cell_id)
         .where(cells.c.study_id != study["id"])
     )
     only_here = select(trials.c.hash).where(
@@ -163,8 +163,8 @@ def _remove_runs(connection: Connection, study: int, name: str) -> None:
     for run in connection.execute(left).scalars().all():
         other = connection.execute(
             select(func.min(cells.c.study_id))
-            .join(cell_trials, cell_trials.c.cell_id == cells.c.id)
-            .join(attempts, attempts.c.trial_hash == cell_trials.c.trial_hash)
+            .join(all_cell_trials, all_cell_trials.c.cell_id == cells.c.id)
+            .join(attempts, attempts.c.trial_hash == all_cell_trials.c.trial_hash)
             .where(attempts.c.provenance_id == run)
         ).scalar_one()
         if other is None:

@@ -25,12 +25,14 @@ from ablate.store.results import final_values
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of
 from ablate.store.sql_tables import (
+    all_cell_trials,
     architectures,
     attempts,
     cell_trials,
     cells,
     epoch_metrics,
     epochs,
+    every_trial,
     provenance,
     studies,
     trial_metrics,
@@ -64,8 +66,12 @@ class TrialReader:
         self._studies = studies
 
     @patient
-    def of(self, name: str) -> list[TrialRow]:
-        """Returns the trials of a study, by row and seed."""
+    def of(self, name: str, *, beside: bool = False) -> list[TrialRow]:
+        """Returns the trials of a study, by row and seed.
+
+        Args:
+            beside: also return those beside its table, at the settings that rows try.
+        """
         tries = (
             select(
                 attempts.c.trial_hash,
@@ -76,10 +82,13 @@ class TrialReader:
             .subquery()
         )
         last = attempts.alias()
+        listed = every_trial(beside=beside)
         query = (
             select(
                 cells.c.number.label("row"),
-                cell_trials.c.seed,
+                listed.c.stage,
+                listed.c.setting,
+                listed.c.seed,
                 trials.c.status,
                 trials.c.epochs_done,
                 trials.c.epochs,
@@ -89,14 +98,14 @@ class TrialReader:
                 last.c.error,
                 last.c.weights,
             )
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(cells, cells.c.id == listed.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
-            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(trials, trials.c.hash == listed.c.trial_hash)
             # A planned trial has no attempt, and stays in the list.
             .join(tries, tries.c.trial_hash == trials.c.hash, isouter=True)
             .join(last, last.c.id == tries.c.last, isouter=True)
             .where(studies.c.name == name)
-            .order_by(cells.c.number, cell_trials.c.seed)
+            .order_by(cells.c.number, listed.c.stage, listed.c.seed, listed.c.setting)
         )
         with self._engine.connect() as connection:
             study = connection.execute(
@@ -115,6 +124,8 @@ class TrialReader:
             return [
                 TrialRow(
                     row=row.row,
+                    stage=row.stage,
+                    setting=row.setting,
                     seed=row.seed,
                     status=Status(row.status),
                     epochs_done=row.epochs_done,
@@ -156,8 +167,8 @@ class TrialReader:
                 trials.c.recipe,
                 trials.c.data,
             )
-            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(all_cell_trials, all_cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == all_cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
             .join(architectures, architectures.c.hash == trials.c.architecture_hash)
             .where(trials.c.hash == key, studies.c.name == study)
@@ -185,20 +196,24 @@ class TrialReader:
                 # States are read first, because a writer may be active: all epochs of a
                 # trial that is seen as completed are in the store.
                 states = connection.execute(
-                    select(trials.c.hash, trials.c.status, trials.c.ended_at).where(
-                        trials.c.hash.in_(chunk)
-                    )
+                    select(
+                        trials.c.hash,
+                        trials.c.status,
+                        trials.c.ended_at,
+                        trials.c.selected_epoch,
+                    ).where(trials.c.hash.in_(chunk))
                 ).all()
                 final = _final_metrics(connection, chunk)
                 curves: dict[str, list[Epoch]] = {}
                 if with_epochs:
                     curves = _curves(connection, chunk)
-                for key, state, ended_at in states:
+                for key, state, ended_at, selected in states:
                     trials_known[key] = Known(
                         status=Status(state),
                         epochs=tuple(curves.get(key, ())),
                         final=final.get(key, {}),
                         ended_at=ended_at,
+                        selected_epoch=selected,
                     )
         return trials_known
 
@@ -230,22 +245,23 @@ class TrialReader:
         query = (
             select(
                 cells.c.number.label("row"),
-                cell_trials.c.seed,
+                trials.c.seed,
                 trials.c.hash.label("trial"),
                 attempts.c.device,
                 attempts.c.threads,
                 attempts.c.host,
                 *(provenance.c[key] for key in PROVENANCE),
             )
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .select_from(all_cell_trials)
+            .join(cells, cells.c.id == all_cell_trials.c.cell_id)
             .join(
                 studies, (studies.c.name == name) & (cells.c.study_id == studies.c.id)
             )
-            .join(trials, trials.c.hash == cell_trials.c.trial_hash)
+            .join(trials, trials.c.hash == all_cell_trials.c.trial_hash)
             .join(last, last.c.trial_hash == trials.c.hash)
             .join(attempts, attempts.c.id == last.c.id)
             .join(provenance, provenance.c.id == attempts.c.provenance_id)
-            .order_by(cells.c.number, cell_trials.c.seed)
+            .order_by(cells.c.number, trials.c.seed, trials.c.hash)
         )
         with self._engine.connect() as connection:
             rows = connection.execute(query).all()
@@ -257,8 +273,8 @@ class TrialReader:
         """Returns the state of each trial in a study, and the name of one study."""
         query = (
             select(trials.c.hash, trials.c.status, studies.c.name)
-            .join(cell_trials, cell_trials.c.trial_hash == trials.c.hash)
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            .join(all_cell_trials, all_cell_trials.c.trial_hash == trials.c.hash)
+            .join(cells, cells.c.id == all_cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
         )
         with self._engine.connect() as connection:

@@ -72,8 +72,8 @@ from ablate.store.plans import (
     put_study,
 )
 from ablate.store.sql_tables import (
+    all_cell_trials,
     attempts,
-    cell_trials,
     cells,
     drivers,
     provenance,
@@ -298,8 +298,8 @@ class Writer:
         if undo:
             before, after = after, before
         hashes = (
-            select(cell_trials.c.trial_hash)
-            .join(cells, cells.c.id == cell_trials.c.cell_id)
+            select(all_cell_trials.c.trial_hash)
+            .join(cells, cells.c.id == all_cell_trials.c.cell_id)
             .join(studies, studies.c.id == cells.c.study_id)
             .where(studies.c.name == study)
         )

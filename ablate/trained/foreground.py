@@ -46,12 +46,13 @@ def find_trial(space: Space, options: Options, row: int, seed: int | None) -> Tr
             f"--row {row}: it trains the same as row {cell.same_as} ({cell.note}); type"
             f" --row {cell.same_as}"
         )
-    if not cell.trials:
+    if not cell.feasible:
         reason = why_infeasible(space, cell.levels, count_here)
         raise AblateError(f"--row {row}: it is not trained: {cell.note}") from reason
-    trials = {trial.seed: trial for trial in cell.trials}
+    # A row without a setting has the trials that choose it.
+    trials = {trial.seed: trial for trial in cell.trials or cell.all_trials}
     if seed is None:
-        return cell.trials[0]
+        return next(iter(trials.values()))
     if seed not in trials:
         raise AblateError(
             f"--seed {seed}: the seeds of the space are {', '.join(map(str, trials))}"

@@ -49,7 +49,7 @@ def log_stored(
     """
     with Reader(options.url) as reader:
         stored = reader.studies.get(name)
-        hashes = [trial.trial for trial in reader.trials.of(name)]
+        hashes = [trial.trial for trial in reader.trials.of(name, beside=True)]
         known = reader.trials.known(hashes)
         measurements = reader.diagnostics.measurements(hashes)
     ended = [key for key in dict.fromkeys(hashes) if known[key].status in RESOLVED]

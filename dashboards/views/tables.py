@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 import streamlit as st
 import words
 from stored import chart, frame, table_of
 
+from ablate.errors import AblateError
 from ablate.records import StudyResults
 from ablate.report import charts
 from ablate.report.table import comma_separated
@@ -32,14 +34,17 @@ def show_table(study: Shown) -> None:
 
 def show_effects(study: Shown) -> None:
     """Draws the effects of rows or of factors."""
-    of = choose("Show", KINDS, "rows", "of")
+    kinds = (*KINDS, "tuning") if study.results.tune else KINDS
+    of = choose("Show", kinds, "rows", "of")
     if of == "interactions":
         _show_interaction(study.results)
     if of == "rows":
         show_chart(only(chart(study.name, "effects"), study.rows))
+    elif of == "tuning":
+        _show_tuning(study.name)
     elif of != "controls":
         show_chart(chart(study.name, of))
-    rows = study.rows if of in ("rows", "controls") else None
+    rows = study.rows if of in ("rows", "controls", "tuning") else None
     show_grid(study.name, of, rows)
 
 
@@ -75,6 +80,13 @@ def show_grid(name: str, of: str, rows: Collection[int] | None = None) -> None:
     st.download_button(
         "Download as CSV", comma_separated(made), file, "text/csv", key=f"csv-{of}"
     )
+
+
+def _show_tuning(name: str) -> None:
+    """Scores of the settings, and the expected best one where settings were drawn."""
+    show_chart(chart(name, "sensitivity"), key="sensitivity")
+    with suppress(AblateError):
+        show_chart(chart(name, "tuning"), key="expected")
 
 
 def _show_interaction(stored: StudyResults) -> None:

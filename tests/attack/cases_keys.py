@@ -69,6 +69,7 @@ HARMLESS: dict[str, set[str]] = {
     "teacher": {"null"},
     "margin": {"null"},
     "control": {"null"},
+    "tune": {"null"},
 }
 
 # A policy of RandAugment is tried out only on image files.
@@ -106,6 +107,7 @@ TOP += (
     "resources",
     "control",
     "scheduler",
+    "tune",
 )
 
 NESTED: dict[str, tuple[str, ...]] = {
@@ -135,6 +137,7 @@ NESTED: dict[str, tuple[str, ...]] = {
     "diagnostics": ("names", "images", "every"),
     "seeds": ("adaptive", "until_decided", "start", "step", "baseline"),
     "teacher": ("backbone", "weights", "settings"),
+    "tune": ("settings", "seeds", "repeat", "draw", "metric", "recipe.lr"),
 }
 # What stands beside a key in its mapping.
 AROUND: dict[str, dict[str, str]] = {
@@ -151,6 +154,7 @@ AROUND: dict[str, dict[str, str]] = {
     "design": {"name": "random", "cells": "2"},
     "strategy": {"name": "tpe", "cells": "2"},
     "teacher": {"backbone": "deit_tiny_patch16_224", "weights": "timm"},
+    "tune": {"recipe.weight_decay": "[0.1, 0.2]"},
 }
 # In a mapping of keys that may be left out, null is as if it were.
 LEFT_OUT = "null"

@@ -101,6 +101,8 @@ def test_each_key_that_is_off_can_be_switched_on(line: str) -> None:
         if OFF[line] != "teacher"
         else text.replace("recipe: {", "recipe: {distillation: hard, ")
     )
+    if OFF[line] == "tune":
+        text = text.replace("data: digits", "data: {name: digits, validation: 0.15}")
     assert space.load(text, "space.yaml").name == (
         "my-study" if OFF[line] == "name" else "space"
     )

@@ -146,7 +146,9 @@ def test_what_cannot_be_drawn_is_refused(
 ) -> None:
     with pytest.raises(AblateError, match=message):
         chart(grid, "metric", **arguments)
-    with pytest.raises(AblateError, match="by is for metric, not for effects"):
+    with pytest.raises(
+        AblateError, match="by is for metric and sensitivity, not for effects"
+    ):
         chart(grid, "effects", by="layout")
 
 

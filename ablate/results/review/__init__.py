@@ -29,6 +29,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         circumstances = reader.trials.circumstances(name)
         generations = reader.studies.generations(name)
         relatives = reader.studies.relatives(name)
+        tried = reader.studies.tried(results)
     declared = declared_space(stored)
     verdicts = effects(results, declared.criterion.margin, declared.seeds.looks)
     by_row = {cell.index: cell for cell in results.cells}
@@ -42,6 +43,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         generations=generations,
         relatives=relatives,
         by_row=by_row,
+        tried=tried,
     )
     findings: list[Finding] = []
     for question in QUESTIONS:

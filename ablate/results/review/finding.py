@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.records import CellResult, Space, StudyResults
-from ablate.records.stored import Circumstances
+from ablate.records.stored import Circumstances, TriedSetting
 from ablate.report.effect import Effect
 from ablate.text import escape
 
@@ -59,6 +59,8 @@ class Read:
     # Other studies that compare the same rows.
     relatives: Sequence[str] = ()
     by_row: Mapping[int, CellResult] = field(default_factory=dict)
+    # The trials of rows at the settings that they try.
+    tried: Sequence[TriedSetting] = ()
 
     @property
     def is_search(self) -> bool:

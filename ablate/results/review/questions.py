@@ -27,6 +27,7 @@ from ablate.results.review.generations import (
     known_before,
     left_out_seeds,
 )
+from ablate.results.review.tuning import at_edge
 from ablate.text import escape
 
 # Below this number of seeds a spread is a guess.
@@ -76,6 +77,8 @@ def _chosen_on_test(study: Read) -> Iterator[Finding]:
     by = ""
     if study.declared.strategy:
         by = f"strategy {study.declared.strategy.name}"
+    elif _tunes_by_own_metric(study):
+        by = "tune"
     elif study.declared.scheduler.name != "fifo":
         by = f"scheduler {study.declared.scheduler.name}"
     remedy = (
@@ -91,6 +94,12 @@ def _chosen_on_test(study: Read) -> Iterator[Finding]:
             f" value is reported, so the best result is too optimistic.{remedy}",
             study.again(),
         )
+
+
+def _tunes_by_own_metric(study: Read) -> bool:
+    """Whether rows choose their settings by the value that the table shows."""
+    tune = study.declared.tune
+    return tune is not None and tune.metric == study.results.metric.measured
 
 
 def _baseline_differs(study: Read) -> Iterator[Finding]:
@@ -552,6 +561,7 @@ QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _baseline_differs,
     _mixed,
     _left_out,
+    at_edge,
     _noise_left_out,
     _too_few_seeds,
     _no_control,

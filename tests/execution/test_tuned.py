@@ -1,0 +1,528 @@
+"""Rows that choose their settings: each at its own best one, trained on fresh seeds."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ablate import space
+from ablate.errors import AblateError, SpaceError
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Options, preview
+from ablate.records import (
+    FIRST_TUNING_SEED,
+    Epoch,
+    Standing,
+    Status,
+    StudyResults,
+    Trial,
+)
+from ablate.results.review import review
+from ablate.results.study import Study
+from ablate.store.reader import Reader
+from tests.conftest import Killed, RunText, Say, killing
+
+STUDY = """
+question: Does a depthwise kernel help once every row has its own learning rate?
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}
+factors: {ffn.kernel: [none, 3], value: [none, silu]}
+design: one-at-a-time
+tune:
+  recipe.lr: {low: 1e-4, high: 1e-2, scale: log}
+  settings: 6
+seeds: 3
+data: {name: digits, train_images: 200, test_images: 50, validation: 0.2}
+recipe: {epochs: 2, batch_size: 50, warmup_epochs: 0}
+"""
+LISTED = STUDY.replace(
+    "{low: 1e-4, high: 1e-2, scale: log}\n  settings: 6", "[1e-4, 1e-3, 1e-2]"
+)
+REPEATED = STUDY.replace("settings: 6", "settings: 6\n  repeat: true")
+SEEDS = (0, 1, 2)
+ROWS, SETTINGS = 3, 6
+
+
+def best_lr(trial: Trial) -> float:
+    """The learning rate at which a row is best: another one for each row."""
+    if trial.architecture.settings.get("ffn.kernel"):
+        return 1e-2
+    if trial.architecture.settings.get("value"):
+        return 1e-4
+    return 1e-3
+
+
+def curve(trial: Trial, number: int) -> Epoch:
+    """A result that falls with the distance from the best learning rate of the row."""
+    distance = abs(math.log10(trial.recipe.lr / best_lr(trial)))
+    noise = random.Random(trial.hash).gauss(0, 0.2)
+    top1 = 80 - 10 * distance + noise
+    return Epoch(
+        number=number,
+        metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
+        lr=trial.recipe.lr,
+        seconds=1.0,
+    )
+
+
+def lrs(results: StudyResults) -> list[set[float]]:
+    """The learning rates that the seeds of each row have chosen."""
+    assert results.tune is not None
+    points = results.tune.points
+    return [
+        {float(points[setting]["recipe.lr"]) for setting in cell.settings.values()}
+        for cell in results.cells
+    ]
+
+
+def results(options: Options, name: str = "tiny") -> StudyResults:
+    return Study(name, options.url).results()
+
+
+def test_each_row_has_its_own_best_setting_on_fresh_seeds(
+    run_text: RunText, options: Options
+) -> None:
+    outcome = run_text(LISTED, SimulatedExecutor(curve))
+    stored = results(options)
+    assert lrs(stored) == [{1e-3}, {1e-2}, {1e-4}]
+    for cell in stored.cells:
+        assert tuple(cell.values) == SEEDS
+    # 3 settings of 3 rows, 3 seeds of each, and 2 rows at the setting of row 0.
+    assert outcome.trials == outcome.trained == 9 + 9 + 6
+    assert not outcome.interrupted
+    assert run_text(LISTED, SimulatedExecutor(curve)).trained == 0
+
+
+def test_all_rows_try_the_same_settings_on_seeds_of_no_table(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(STUDY, SimulatedExecutor(curve))
+    stored = results(options)
+    with Reader(options.url) as reader:
+        tried = reader.studies.tried(stored)
+        known = {trial.trial for trial in reader.trials.of("tiny", beside=True)}
+    tuning = [trial for trial in tried if trial.stage == "tuning"]
+    counts = Counter((trial.row, trial.setting) for trial in tuning)
+    assert counts == {(row, s): 1 for row in range(ROWS) for s in range(SETTINGS)}
+    assert {trial.seed for trial in tuning} == {FIRST_TUNING_SEED}
+    for trial in tuning:
+        assert trial.score is not None
+    assert len(known) == ROWS * SETTINGS + ROWS * 3 + 2 * 3
+
+
+def test_a_score_is_that_of_the_held_out_images(
+    run_text: RunText, options: Options
+) -> None:
+    # Really trained: the metric of an epoch is that of the held-out images, and the
+    # final one that of the test images.
+    from ablate.execution import make
+
+    text = LISTED.replace(", validation: 0.2", ", validation: 0.4")
+    run_text(text, make("inline", ""))
+    stored = results(options)
+    assert stored.tune is not None
+    with Reader(options.url) as reader:
+        tried = reader.studies.tried(stored)
+        trials = {
+            (trial.row, trial.setting): trial.trial
+            for trial in reader.trials.of("tiny", beside=True)
+            if trial.stage == "tuning"
+        }
+        known = reader.trials.known(trials.values())
+    tuning = [trial for trial in tried if trial.stage == "tuning"]
+    assert tuning
+    for trial in tuning:
+        epochs = known[trials[trial.row, trial.setting]].epochs
+        assert trial.score == epochs[-1].metrics["top1"]
+    # 80 images are held out, and 50 are tested.
+    assert any(trial.score != trial.value for trial in tuning)
+    for row, cell in enumerate(stored.cells):
+        scores = [trial.score or 0 for trial in tuning if trial.row == row]
+        assert set(cell.settings.values()) == {scores.index(max(scores))}
+
+
+@pytest.mark.parametrize("text", [STUDY, REPEATED], ids=["once", "repeat"])
+def test_a_kill_anywhere_changes_nothing(
+    text: str,
+    run_text: RunText,
+    options: Options,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    from ablate import pipeline
+
+    undisturbed = Options(
+        runs=tmp_path_factory.mktemp("runs"), executor="inline", cpus=2
+    )
+    declared = space.load(text, "tiny.yaml")
+    pipeline.run(declared, "tiny.yaml", undisturbed, None, SimulatedExecutor(curve))
+    kills = 0
+    for at in (1, 3, 9, 10, 11, 1, 2, 15, 12, 13, 14, 16, 3):
+        try:
+            run_text(text, SimulatedExecutor(curve), killing(at))
+        except Killed:
+            kills += 1
+    assert kills >= 10
+    assert not run_text(text, SimulatedExecutor(curve)).interrupted
+    mine, other = Study("tiny", options.url), Study("tiny", undisturbed.url)
+    for form in ("md", "json", "latex"):
+        assert mine.table(form) == other.table(form)
+    of_tuning = mine.effects_table("tuning")
+    assert of_tuning == other.effects_table("tuning")
+
+
+def test_each_seed_may_have_a_setting_of_its_own(
+    run_text: RunText, options: Options
+) -> None:
+    outcome = run_text(REPEATED, SimulatedExecutor(curve))
+    stored = results(options)
+    with Reader(options.url) as reader:
+        tried = reader.studies.tried(stored)
+    seeds = {trial.seed for trial in tried if trial.stage == "tuning"}
+    assert seeds == {FIRST_TUNING_SEED + seed for seed in SEEDS}
+    assert outcome.trained == 3 * ROWS * SETTINGS + ROWS * 3 + 2 * 3
+    assert all(set(cell.settings) == set(SEEDS) for cell in stored.cells)
+    notes = " ".join(Study("tiny", options.url).effects_table().notes)
+    assert "about the whole procedure, the choice included" in notes
+
+
+def test_a_row_waits_for_its_failed_trials(run_text: RunText, options: Options) -> None:
+    def failing(trial: Trial, number: int) -> Epoch:
+        if trial.architecture.settings.get("value") and trial.recipe.lr > 5e-3:
+            raise RuntimeError("out of memory")
+        return curve(trial, number)
+
+    first = run_text(LISTED, SimulatedExecutor(failing))
+    assert first.failed == 1
+    assert lrs(results(options)) == [{1e-3}, {1e-2}, set()]
+    again = run_text(LISTED, SimulatedExecutor(curve))
+    assert (again.trained, again.failed) == (1 + 3 + 3, 0)
+    assert lrs(results(options)) == [{1e-3}, {1e-2}, {1e-4}]
+
+
+def test_a_setting_that_diverges_is_not_chosen(
+    run_text: RunText, options: Options
+) -> None:
+    def diverging(trial: Trial, number: int) -> Epoch:
+        epoch = curve(trial, number)
+        if trial.recipe.lr > 5e-3:
+            return replace(epoch, metrics={**epoch.metrics, "top1": math.nan})
+        return epoch
+
+    run_text(LISTED, SimulatedExecutor(diverging))
+    assert lrs(results(options)) == [{1e-3}, {1e-3}, {1e-4}]
+
+
+def test_more_settings_keep_the_earlier_ones(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(STUDY, SimulatedExecutor(curve))
+    more = STUDY.replace("settings: 6", "settings: 9")
+    few, many = space.load(STUDY, "tiny.yaml"), space.load(more, "tiny.yaml")
+    assert few.tune and many.tune
+    assert many.tune.points[:6] == few.tune.points
+    shown = preview(many, options.url, options)
+    tuning = {at.trial.hash for cell in shown.plan.cells for at in cell.at_settings}
+    assert len(tuning & {trial.hash for trial in shown.to_train}) == ROWS * 3
+    # The next generation compares the same rows, at half of the level that was left.
+    assert shown.is_next
+    assert shown.generation.level == pytest.approx(0.005)
+
+
+def test_more_seeds_keep_the_choice(run_text: RunText, options: Options) -> None:
+    run_text(STUDY, SimulatedExecutor(curve))
+    more = run_text(STUDY.replace("seeds: 3", "seeds: 5"), SimulatedExecutor(curve))
+    assert more.trained == 2 * ROWS + 2 * 2
+
+
+def test_the_same_study_without_tune_is_of_the_same_lineage(
+    run_text: RunText, options: Options
+) -> None:
+    start = STUDY.index("tune:")
+    run_text(STUDY[:start] + STUDY[STUDY.index("seeds: 3") :])
+    shown = preview(space.load(STUDY, "tuned.yaml"), options.url, options)
+    assert shown.generation.lineage is not None
+    assert shown.generation.level == pytest.approx(0.005)
+    assert {shown.generation.standing(row) for row in (1, 2)} == {Standing.TESTED}
+
+
+def test_results_that_were_known_at_a_setting_give_no_verdict(
+    run_text: RunText, options: Options
+) -> None:
+    # All rows were trained at a learning rate that the study then lets them choose.
+    start = LISTED.index("tune:")
+    known = LISTED[:start] + LISTED[LISTED.index("seeds: 3") :]
+    known = known.replace("recipe: {", "recipe: {lr: 0.01, ")
+    run_text(known)
+    shown = preview(space.load(LISTED, "tuned.yaml"), options.url, options)
+    assert {shown.generation.standing(row) for row in (1, 2)} == {Standing.KNOWN}
+
+
+def test_the_trials_that_choose_leave_no_seed_out(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    other = LISTED.replace("[1e-4, 1e-3, 1e-2]", "[1e-3, 1e-2]").replace(
+        "seeds: 3", "seeds: [7, 8, 9]"
+    )
+    shown = preview(space.load(other, "other.yaml"), options.url, options)
+    standings = {shown.generation.standing(row) for row in (1, 2)}
+    assert standings == {Standing.TESTED}
+
+
+def test_the_table_shows_what_each_row_has_chosen(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    study = Study("tiny", options.url)
+    table = study.results_table()
+    assert [row["recipe.lr"] for row in table.data] == [1e-3, 1e-2, 1e-4]
+    assert "recipe.lr" in table.columns
+    assert any("at its own best of 3 settings" in note for note in table.notes)
+    assert r"recipe lr" in study.table("latex")
+
+
+def test_the_effect_at_row_0s_setting_and_what_tuning_changed(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    table = Study("tiny", options.url).effects_table("tuning")
+    row_0, kernel, value = table.data
+    assert row_0["own"] is None
+    for row in (kernel, value):
+        # A learning rate ten times too large or too small costs ten points.
+        assert row["at_row_0"] == pytest.approx(-10, abs=0.5)
+        assert row["own"] == pytest.approx(0, abs=0.5)
+        assert row["gain"] == pytest.approx(row["own"] - row["at_row_0"])
+        assert row["gain_low"] < row["gain"] < row["gain_high"]
+        assert row["close"] == 0
+    assert row_0["score"] == pytest.approx(80, abs=1)
+    assert row_0["sensitivity"] == pytest.approx(20 / 3, abs=0.5)
+
+
+def test_a_review_says_which_range_to_type(run_text: RunText, options: Options) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    findings = [
+        finding
+        for finding in review("tiny", options.url)
+        if finding.name == "best setting at an edge"
+    ]
+    assert len(findings) == 2
+    low, high = sorted(findings, key=lambda finding: "smallest" not in finding.text)
+    assert "row 2" in low.text
+    assert low.text.endswith("recipe.lr: [1e-05, 0.0001, 0.001, 0.01]")
+    assert high.text.endswith("recipe.lr: [0.0001, 0.001, 0.01, 0.1]")
+    for finding in findings:
+        levels = finding.text.rpartition("recipe.lr: ")[2]
+        space.load(LISTED.replace("[1e-4, 1e-3, 1e-2]", levels), "wider.yaml")
+
+
+def test_a_range_that_is_too_narrow_is_widened_on_its_scale(
+    run_text: RunText, options: Options
+) -> None:
+    narrow = STUDY.replace("low: 1e-4, high: 1e-2", "low: 2e-3, high: 8e-3")
+    run_text(narrow, SimulatedExecutor(curve))
+    texts = [
+        finding.text
+        for finding in review("tiny", options.url)
+        if finding.name == "best setting at an edge"
+    ]
+    assert any(
+        text.endswith("recipe.lr: {low: 0.001, high: 0.008, scale: log}")
+        for text in texts
+    )
+    assert any(
+        text.endswith("recipe.lr: {low: 0.002, high: 0.016, scale: log}")
+        for text in texts
+    )
+
+
+def test_equal_settings_are_a_coin_toss_and_no_edge(
+    run_text: RunText, options: Options
+) -> None:
+    def flat(trial: Trial, number: int) -> Epoch:
+        epoch = curve(trial, number)
+        noise = random.Random(trial.hash).gauss(0, 1)
+        return replace(epoch, metrics={**epoch.metrics, "top1": 80 + noise})
+
+    run_text(STUDY.replace("seeds: 3", "seeds: 8"), SimulatedExecutor(flat))
+    table = Study("tiny", options.url).effects_table("tuning")
+    assert sum(row["close"] > 0 for row in table.data) >= 2
+    assert any("coin toss" in note for note in table.notes)
+
+
+def test_charts_of_tuning(run_text: RunText, options: Options) -> None:
+    run_text(STUDY, SimulatedExecutor(curve))
+    from ablate.results.study_charts import chart, drawable
+
+    study = Study("tiny", options.url)
+    drawn = drawable(study)
+    assert {"tuning", "sensitivity"} <= drawn.keys()
+    expected = chart(study, "tuning")
+    for series in expected.series:  # type: ignore[union-attr]
+        assert list(series.x) == list(range(1, SETTINGS + 1))
+        assert list(series.y) == sorted(series.y)
+    sensitivity = chart(study, "sensitivity", by="recipe.lr")
+    assert sensitivity.log_x  # type: ignore[union-attr]
+    with pytest.raises(AblateError, match="recipe.wd is not tuned"):
+        chart(study, "sensitivity", by="recipe.wd")
+
+
+def test_listed_levels_have_no_expected_best_curve(
+    run_text: RunText, options: Options
+) -> None:
+    from ablate.results.study_charts import chart
+
+    run_text(LISTED, SimulatedExecutor(curve))
+    with pytest.raises(AblateError, match="all combinations"):
+        chart(Study("tiny", options.url), "tuning")
+
+
+def test_a_study_without_tune_says_how_to_add_it(
+    run_text: RunText, options: Options
+) -> None:
+    start = STUDY.index("tune:")
+    run_text(STUDY[:start] + STUDY[STUDY.index("seeds: 3") :])
+    with pytest.raises(AblateError, match="tunes nothing; .* tune: {recipe.lr:"):
+        Study("tiny", options.url).effects_table("tuning")
+
+
+def test_row_0_may_have_more_seeds(run_text: RunText, options: Options) -> None:
+    text = LISTED.replace("seeds: 3", "seeds: {count: 3, baseline: 5}")
+    run_text(text, SimulatedExecutor(curve))
+    row_0, *others = results(options).cells
+    assert len(row_0.values) == 5
+    assert {len(cell.values) for cell in others} == {3}
+
+
+def test_seeds_may_decide_the_split(run_text: RunText, options: Options) -> None:
+    text = LISTED.replace("seeds: 3", "seeds: {count: 3, vary: [init, order, split]}")
+    run_text(text, SimulatedExecutor(curve))
+    with Reader(options.url) as reader:
+        trials = reader.trials.of("tiny", beside=True)
+        splits = {
+            reader.trials.get(trial.trial).data["split"] - trial.seed
+            for trial in trials
+        }
+    assert splits == {1}
+
+
+def test_a_plan_says_what_both_stages_train(say: Say) -> None:
+    from pathlib import Path
+
+    Path("study.yaml").write_text(STUDY)
+    code, out, _ = say("plan", "study.yaml")
+    assert code == 0
+    assert "18 trials: 0 known, 18 to train (6 settings in each row), then" in out
+    assert "at most 15 more at the settings that each row has chosen" in out
+    assert "lr is chosen by each row" in out
+
+
+def test_status_lists_the_trials_beside_the_table(
+    say: Say, run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    code, out, _ = say("status", "tiny", "--store", options.url, "--format", "csv")
+    assert code == 0
+    header, *lines = out.splitlines()
+    assert header.startswith("row,stage,setting,seed")
+    assert len(lines) == 9 + 9 + 6
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("low: 1e-4, high: 1e-2", "low: 1e-2, high: 1e-4", "low is 0.01 and high"),
+        ("low: 1e-4", "low: 0", "a logarithmic range is above 0"),
+        ("scale: log", "scale: log, count: 5", "leave count out"),
+        ("  settings: 6\n", "", "such as settings: 8"),
+        (", validation: 0.2", "", r"data: \{name: digits, validation: 0.15\}"),
+        ("recipe.lr:", "ffn.kernel:", "under tune and under factors"),
+        ("recipe.lr:", "recipe.epochs:", "the length of the training"),
+        ("recipe.lr:", "data.image_size:", "no hyperparameter of the training"),
+        ("recipe.lr:", "recipe.learning_rate:", "unknown factor"),
+        ("settings: 6", "setings: 6", "did you mean 'settings'"),
+        ("recipe: {", "recipe: {lr: 1e-3, ", "under tune and under recipe"),
+        ("seeds: 3", "seeds: {until_decided: 9}", "exclude each other"),
+        ("seeds: 3", "seeds: [1000000, 1000001]", "seeds are below 1,000,000"),
+        ("design: one-at-a-time", "strategy: {name: tpe, cells: 4}", "for designs"),
+        ("settings: 6", "settings: 6\n  metric: accuracy", "unknown metric"),
+        ("  recipe.lr: {low: 1e-4, high: 1e-2, scale: log}\n", "", "no hyperparam"),
+    ],
+)
+def test_a_mistake_has_one_message_with_its_remedy(
+    old: str, new: str, message: str
+) -> None:
+    assert old in STUDY
+    with pytest.raises(SpaceError, match=message) as error:
+        space.load(STUDY.replace(old, new), "tiny.yaml")
+    assert len(error.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ("recipe.lr: [1e-3]", "needs two levels or more, or a range, has 1"),
+        ("recipe.lr: [1e-3, 1e-3]", "is a duplicate"),
+        ("recipe.lr: [1e-3, -1]", "greater than"),
+        ("recipe.lr: [1e-3, 1e-2]\n  settings: 3", "have 2 combinations; write 2"),
+        ("recipe.lr: [1e-3, 1e-2]\n  draw: sobol", "leave draw out"),
+        ("recipe.repeats: {low: 1, high: 3}\n  settings: 8", "3 different"),
+    ],
+)
+def test_a_mistake_in_levels_has_one_message(declared: str, message: str) -> None:
+    text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", declared)
+    assert text != LISTED
+    with pytest.raises(SpaceError, match=message) as error:
+        space.load(text, "tiny.yaml")
+    assert len(error.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ("size.width: [16, 32]", "is another network, which costs"),
+        ("recipe.momentum: [0.8, 0.9]", "no row reads recipe.momentum under tune"),
+        ("recipe.accumulate: [1, 64]", "row 0 at recipe.accumulate = 64 cannot be"),
+    ],
+)
+def test_the_plan_refuses_settings_that_cannot_be_compared(
+    declared: str, message: str, options: Options
+) -> None:
+    text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", declared)
+    with pytest.raises(AblateError, match=message):
+        preview(space.load(text, "tiny.yaml"), options.url, options)
+
+
+def test_drop_rates_may_be_chosen(run_text: RunText, options: Options) -> None:
+    text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", "drop.dropout: [0.0, 0.1]")
+    outcome = run_text(text)
+    assert not outcome.interrupted
+    assert all(cell.settings for cell in results(options).cells)
+
+
+def test_a_sobol_sequence_covers_the_range() -> None:
+    text = STUDY.replace("settings: 6", "settings: 8\n  draw: sobol")
+    declared = space.load(text, "tiny.yaml")
+    assert declared.tune is not None
+    places = sorted(
+        math.log10(float(point["recipe.lr"])) for point in declared.tune.points
+    )
+    # One point in each eighth of the range from -4 to -2.
+    assert [int((place + 4) / 2 * 8) for place in places] == list(range(8))
+    longer = space.load(text.replace("settings: 8", "settings: 11"), "tiny.yaml")
+    assert longer.tune is not None
+    assert longer.tune.points[:8] == declared.tune.points
+
+
+def test_statuses_count_the_trials_beside_the_table(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    with Reader(options.url) as reader:
+        status = reader.studies.get("tiny")
+        (spent,) = reader.costs.by_device("tiny")
+    assert status.by_status == {Status.COMPLETED: 24}
+    assert spent.trials == 24
