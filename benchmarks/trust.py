@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+import tuning
 from factor_effects import (
     coverage_of_fraction,
     coverage_of_terms,
@@ -354,6 +355,7 @@ def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
         users = max(200, count // 4)
     yield from study_proofs(count)
     yield from row_0_proofs(count // 4)
+    yield from tuning.proofs(count // 4)
     # Those of seeds until decided take too long: each pattern of seeds is simulated.
     yield from image_proofs(users)
     yield from user_proofs(users)
@@ -365,6 +367,7 @@ def printed(which: str, count: int) -> list[Proof]:
         "studies": study_proofs,
         "until decided": until_decided_proofs,
         "row 0": row_0_proofs,
+        "tuning": tuning.proofs,
         "images": image_proofs,
         "users": user_proofs,
     }
@@ -874,6 +877,7 @@ def main() -> int:
         "studies": arguments.count,
         "until decided": arguments.count // 2,
         "row 0": arguments.count,
+        "tuning": arguments.count,
         "images": arguments.users,
         "users": arguments.users,
     }

@@ -49,7 +49,9 @@ def drawn(
     curves = [metric.name for metric in results.results().metrics]
     _check_option("--metric", metric, curves, readers=WITH_METRIC, of=of)
     factors = results.results().factors
-    _check_option("--by", by, factors, readers=("metric",), of=of)
+    tune = results.results().tune
+    known = tune.names if tune and of == "sensitivity" else factors
+    _check_option("--by", by, known, readers=("metric", "sensitivity"), of=of)
     _check_option("--group", group, factors, readers=("metric",), of=of)
     missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
     if missing:

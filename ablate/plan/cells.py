@@ -218,11 +218,17 @@ class Cells:
         choosing = dict.fromkeys(
             number for seed in seeds for number in tune.seeds_that_choose(seed)
         )
+        costs = self._costs
+        is_own = bool(self._space.network.trainer)
+        if cell.cost and not is_own and all(map(_is_free, tune.names)):
+            # Counting each setting anew would take most of the time of a plan.
+            known = cell.cost
+            costs = lambda architecture: known  # noqa: E731
         trials = []
         for number, point in enumerate(tune.points):
             place = f"row {cell.index} at {_text(point)}"
             try:
-                built = _build(self._space, {**cell.levels, **point}, self._costs)
+                built = _build(self._space, {**cell.levels, **point}, costs)
             except Infeasible as error:
                 raise AblateError(
                     f"tune: every row tries every setting, but {place} cannot be"
@@ -253,6 +259,12 @@ class Cells:
             return "; ".join(violated(limits, cost, self.baseline.cost, settings))
         except Infeasible as error:
             return str(error)
+
+
+def _is_free(name: str) -> bool:
+    """Whether no level of a factor changes the cost of a network."""
+    # Networks are counted in evaluation mode, in which nothing is dropped.
+    return name.startswith(("recipe.", "drop."))
 
 
 def _text(levels: Settings) -> str:

@@ -292,7 +292,10 @@ def _dress(axes: Axes, chart: Chart, names: list[str], style: FigureStyle) -> No
         axes.set_xscale("log")
     if chart.log_y:
         axes.set_yscale("log")
-    if chart.ticks_x:
+    if chart.ticks_x and chart.log_x:
+        axes.set_xticks(list(chart.ticks_x), [f"{tick:g}" for tick in chart.ticks_x])
+        axes.minorticks_off()
+    elif chart.ticks_x:
         axes.set_xticks(list(chart.ticks_x))
     note = note_of(chart)
     title = f"{chart.title}\n{note}" if note else chart.title

@@ -121,7 +121,8 @@ def _set_axes(figure: Any, chart: Chart) -> None:
         # Plotly would read levels such as "0" and "2" as numbers.
         figure.update_xaxes(type="category")
     if chart.ticks_x:
-        figure.update_xaxes(tickvals=list(chart.ticks_x))
+        texts = [f"{tick:g}" for tick in chart.ticks_x]
+        figure.update_xaxes(tickvals=list(chart.ticks_x), ticktext=texts)
 
 
 def _has_texts(values: Sequence[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from ablate.errors import AblateError
@@ -24,6 +25,8 @@ from ablate.text import advice
 
 # A hyperparameter whose tried levels span such a ratio has a logarithmic axis.
 LOG_RATIO = 8
+# Up to so many settings, each has a tick.
+MOST_TICKS = 12
 
 
 def tuning_table(
@@ -228,6 +231,9 @@ def tuning_chart(results: StudyResults, tried: Sequence[TriedSetting]) -> Chart:
         y=f"expected best {tune.metric}, held-out images",
         series=series,
         form="lines",
+        ticks_x=range(1, len(tune.points) + 1)
+        if len(tune.points) <= MOST_TICKS
+        else (),
         note="Lines: the expected best score of so many settings, drawn at random. Bands:"
         " 80 % of the choices of so many of the tried settings. A line that still rises"
         " at its end needs more settings.",
@@ -280,7 +286,15 @@ def sensitivity_chart(
         series=series,
         note=note,
         log_x=is_log,
+        ticks_x=_log_ticks(min(numbers), max(numbers)) if is_log else (),
     )
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Returns 1, 2 and 5 times the powers of ten between two numbers."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [float(f"{step}e{power}") for power in powers for step in (1, 2, 5)]
+    return [tick for tick in ticks if low <= tick <= high]
 
 
 def _place(level: Level, *, is_numeric: bool) -> object:

@@ -730,6 +730,41 @@ def test_what_trains_now(browser: Browser, training: Options, width: int) -> Non
         context.close()
 
 
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Options:
+    """A store with a study whose rows chose their learning rates."""
+    text = DEMO.replace("  recipe.weight_decay: [0.05, 0.0]\n", "").replace(
+        "digits,", "digits, validation: 0.2,"
+    )
+    text += (
+        "tune: {recipe.weight_decay: {low: 0.01, high: 0.3, scale: log}, settings: 4}\n"
+    )
+    options = Options(runs=tmp_path_factory.mktemp("tuned"), cpus=2)
+    declared = space.load(text, "tuned.yaml")
+    executor = SimulatedExecutor()
+    pipeline.run(declared, "tuned.yaml", options, executor=executor)
+    return options
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_tuning_changed(browser: Browser, tuned: Options, width: int) -> None:
+    with serving.served(tuned) as (address, _):
+        context = browser.new_context(viewport={"width": width, "height": 1400})
+        serving.sign_in(context, address)
+        page = context.new_page()
+        page.set_default_timeout(90_000)
+        expect.set_options(timeout=90_000)
+        page.goto(f"{address}/study?study=tuned&view=effects&of=tuning")
+        expect(page.get_by_text("at its own best of 4 settings")).to_be_visible()
+        # The settings that rows tried, and the expected best one.
+        expect(page.locator(".js-plotly-plot")).to_have_count(2)
+        settled(page)
+        expect(page.get_by_text("This page has an error")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        shot(page, f"dashboard-tuning-{width}")
+        context.close()
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

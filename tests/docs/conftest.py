@@ -34,6 +34,7 @@ STUDIES = (
 SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").replace(
     "test_images: 50", "test_images: 300"
 )
+TUNED = SMALL + "tune: {recipe.lr: {low: 1e-4, high: 1e-2, scale: log}, settings: 3}\n"
 MORE = """
 control: iso-flops
 diagnostics:
@@ -50,6 +51,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = Options(runs=folder / "runs", executor="inline", cpus=1)
     for name in STUDIES:
         pipeline.run(space.load(SMALL + MORE, name), name, options)
+    tuned = TUNED.replace("digits,", "digits, validation: 0.2,").replace("lr: 2e-3, ", "")
+    pipeline.run(space.load(tuned, "search_spaces/tuned.yaml"), "tuned.yaml", options)
     (folder / "mine.yaml").write_text(SMALL + MORE)
     # What `ablate init` writes.
     shutil.copy(ROOT / "ablate" / "cli" / "space.yaml", folder)

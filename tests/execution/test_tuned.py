@@ -517,6 +517,39 @@ def test_a_sobol_sequence_covers_the_range() -> None:
     assert longer.tune.points[:8] == declared.tune.points
 
 
+def test_a_scheduler_compares_the_settings_of_one_row(
+    run_text: RunText, options: Options
+) -> None:
+    def unequal(trial: Trial, number: int) -> Epoch:
+        # All settings of one row are worse than all those of the others.
+        epoch = curve(trial, number)
+        lost = 60 if trial.architecture.settings.get("value") else 0
+        top1 = epoch.metrics["top1"] - lost
+        return replace(epoch, metrics={**epoch.metrics, "top1": top1})
+
+    text = STUDY.replace("epochs: 2", "epochs: 8").replace(
+        "settings: 6", "settings: 12"
+    )
+    text += "scheduler: {name: asha, grace_epochs: 1, reduction: 2}\n"
+    run_text(text, SimulatedExecutor(unequal))
+    stored = results(options)
+    with Reader(options.url) as reader:
+        tried = reader.studies.tried(stored)
+    pruned = Counter(trial.row for trial in tried if trial.status == Status.PRUNED)
+    completed = Counter(
+        trial.row
+        for trial in tried
+        if trial.stage == "tuning" and trial.status == Status.COMPLETED
+    )
+    assert set(pruned) == set(completed) == {0, 1, 2}
+    # No trial of the table, or at the setting of row 0, is stopped.
+    for trial in tried:
+        assert trial.stage == "tuning" or trial.status == Status.COMPLETED
+    for cell, best in zip(stored.cells, (1e-3, 1e-2, 1e-4), strict=True):
+        (chosen,) = lrs(stored)[cell.index]
+        assert abs(math.log10(chosen / best)) < 0.6
+
+
 def test_statuses_count_the_trials_beside_the_table(
     run_text: RunText, options: Options
 ) -> None:

@@ -321,3 +321,48 @@ def test_two_drivers_finish_forty_cells_while_they_are_killed(
     undisturbed = Options(runs=tmp_path / "undisturbed", executor="inline", cpus=1)
     pipeline.run(space.load(FORTY, "space.yaml"), "space.yaml", undisturbed)
     assert Study("space", url).table() == Study("space", undisturbed.url).table()
+
+
+TUNED = """
+question: Which kernel, each at its own learning rate?
+backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}
+factors: {ffn.kernel: [none, 3, 5]}
+tune: {recipe.lr: {low: 1e-4, high: 1e-2, scale: log}, settings: 5}
+seeds: 3
+data: {name: digits, train_images: 200, test_images: 50, validation: 0.2}
+recipe: {epochs: 2, batch_size: 50, warmup_epochs: 0}
+"""
+
+
+def test_two_drivers_choose_the_same_settings(url: str, tmp_path: Path) -> None:
+    declared = space.load(TUNED, "tuned.yaml")
+    errors: list[BaseException] = []
+
+    def drive(number: int) -> None:
+        options = Options(runs=tmp_path / f"driver{number}", store=url, cpus=1)
+        try:
+            pipeline.run(declared, "tuned.yaml", options, None, SimulatedExecutor())
+        except BaseException as error:
+            errors.append(error)
+
+    drivers = [threading.Thread(target=drive, args=(number,)) for number in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert errors == []
+    alone = Options(runs=tmp_path / "alone", cpus=1)
+    pipeline.run(declared, "tuned.yaml", alone, None, SimulatedExecutor())
+    together, other = Study("tuned", url), Study("tuned", alone.url)
+    assert together.table("json") == other.table("json")
+    assert together.effects_table("tuning") == other.effects_table("tuning")
+    with Reader(url) as reader:
+        assert reader.studies.get("tuned").finished
+        assert reader.studies.get("tuned").by_status == {
+            Status.COMPLETED: sum(
+                1
+                for _ in {
+                    trial.trial for trial in reader.trials.of("tuned", beside=True)
+                }
+            )
+        }
