@@ -22,6 +22,7 @@ from ablate.records import (
     Started,
     Status,
     Trial,
+    Tune,
     level_text,
 )
 from ablate.report.numbers import fixed
@@ -59,6 +60,9 @@ class Progress:
         self._until = False
         # The fresh seeds on which a search confirms its best cells.
         self._fresh: frozenset[int] = frozenset()
+        # The nuisance hyperparameters, and the rows whose choice was printed.
+        self._tune: Tune | None = None
+        self._told: set[int] = set()
         self._start = time.monotonic()
         self._bars: Bars | None = None
 
@@ -128,6 +132,7 @@ class Progress:
         else:
             self._word = space.criterion.measured
         self._until = space.seeds.looks is not None
+        self._tune = space.tune
         self._fresh = frozenset(space.confirmation_seeds)
         if self._live and (shown.to_train or more):
             self._start_bars()
@@ -149,12 +154,26 @@ class Progress:
             trial.hash: trial for cell in cells for trial in cell.all_trials
         }
         self._label(cells)
+        for cell in cells:
+            self._tell_choice(cell)
         if self._until and len(self._trials) > before:
             rows = ", ".join(str(cell.index) for cell in cells if cell.index)
             self._say(
                 f"inconclusive so far: rows {rows}; {len(self._trials) - before} more"
                 " trials"
             )
+
+    def _tell_choice(self, cell: Cell) -> None:
+        """Says which setting a row has chosen, once."""
+        chosen = set(cell.settings)
+        if self._tune is None or len(chosen) != 1 or cell.index in self._told:
+            return
+        self._told.add(cell.index)
+        point = self._tune.points[chosen.pop()]
+        levels = ", ".join(
+            f"{name} = {level_text(level)}" for name, level in point.items()
+        )
+        self._say(f"row {cell.index} has chosen {levels}")
 
     def _label(self, cells: Iterable[Cell]) -> None:
         for cell in cells:

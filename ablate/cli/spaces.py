@@ -146,29 +146,12 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
     time = ", in an unknown time"
     if shown.seconds is not None:
         time = f", about {duration(shown.seconds)}"
-    later = _tuning_text(shown) if shown.plan.space.tune else ""
     print(
         f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-        f" train{later}{time}{busy_note(shown.seconds)}."
+        f" train{time}{busy_note(shown.seconds)}."
     )
-    looks = shown.plan.space.seeds.looks
-    if looks is not None:
-        assert shown.full_plan is not None, "it has the seeds of all looks"
-        print(
-            f"Inconclusive rows get more seeds after {_listed(looks.at[:-1])} seeds, up"
-            f" to {looks.most} per cell: {len(shown.full_plan.trials)} trials at most."
-        )
-    if shown.more_cells != 0:
-        more = "All other cells"
-        if shown.more_cells is not None:
-            more = f"{shown.more_cells} more cells"
-        print(f"{more} will be proposed from the results.")
-        strategy = shown.plan.space.strategy
-        if strategy is not None and strategy.confirm:
-            print(
-                f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
-                f" trained on {strategy.confirm} fresh seeds."
-            )
+    for line in _growth_lines(shown):
+        print(line)
     power = power_lines(shown, splits=details)
     # The first number of seeds is that of the plan.
     if not details and any("a verdict needs" in line for line in power):
@@ -179,16 +162,41 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
         print(line)
 
 
+def _growth_lines(shown: Preview) -> list[str]:
+    """Returns which trials will follow from the results of those in the plan."""
+    lines = [_tuning_text(shown)] if shown.later else []
+    looks = shown.plan.space.seeds.looks
+    if looks is not None:
+        assert shown.full_plan is not None, "it has the seeds of all looks"
+        lines.append(
+            f"Inconclusive rows get more seeds after {_listed(looks.at[:-1])} seeds, up"
+            f" to {looks.most} per cell: {len(shown.full_plan.trials)} trials at most."
+        )
+    if shown.more_cells == 0:
+        return lines
+    more = "All other cells"
+    if shown.more_cells is not None:
+        more = f"{shown.more_cells} more cells"
+    lines.append(f"{more} will be proposed from the results.")
+    strategy = shown.plan.space.strategy
+    if strategy is not None and strategy.confirm:
+        lines.append(
+            f"Then the best cells ({strategy.confirmed_cells}) and row 0 are"
+            f" trained on {strategy.confirm} fresh seeds."
+        )
+    return lines
+
+
 def _tuning_text(shown: Preview) -> str:
     """Returns what follows when rows have chosen their settings."""
     tune = shown.plan.space.tune
     assert tune is not None
-    if not shown.later:
-        return ""
-    own = "each seed" if tune.repeat else "each row"
+    time = ""
+    if shown.later_seconds is not None:
+        time = f", about {duration(shown.later_seconds)}"
     return (
-        f" ({len(tune.points)} settings in each row), then at most {shown.later} more at"
-        f" the settings that {own} has chosen and at those of row 0"
+        f"Each row tries {len(tune.points)} settings. Then it is trained at the best one,"
+        f" and at that of row 0: at most {shown.later} trials more{time}."
     )
 
 

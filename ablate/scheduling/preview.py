@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate.data import presence
@@ -43,7 +43,8 @@ class Preview:
         not_chosen: trials without a result that the options leave out, by their hashes.
         later: the number of trials, at most, that rows get when they have chosen their
             settings.
-        seconds: estimated time of the training, later trials included; None if unknown.
+        later_seconds: estimated time of these.
+        seconds: estimated time of the training; None if unknown.
         more_cells: number of cells that a search will still propose, 0 for a design; None
             if unlimited.
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
@@ -66,6 +67,7 @@ class Preview:
     names: Mapping[int, str] = field(default_factory=dict)
     not_chosen: frozenset[str] = frozenset()
     later: int = 0
+    later_seconds: float | None = None
 
     @property
     def data_problem(self) -> str:
@@ -154,11 +156,14 @@ def make_preview(
         to_train = [trial for trial in to_train if trial.hash in chosen]
     # Trials that have failed come last: others may not fail.
     to_train.sort(key=lambda trial: _has_failed(known.get(trial.hash)))
+    seconds, later_seconds = _seconds(
+        plan, (to_train, later), reader, options, probe=probe
+    )
     return Preview(
         plan=plan,
         known=known,
         to_train=tuple(to_train),
-        seconds=_seconds(plan, (*to_train, *later), reader, options, probe=probe),
+        seconds=seconds,
         more_cells=more,
         full_plan=full_plan,
         generation=generation,
@@ -167,6 +172,7 @@ def make_preview(
         names=names,
         not_chosen=not_chosen,
         later=len(later),
+        later_seconds=later_seconds,
     )
 
 
@@ -288,19 +294,20 @@ def propose(
 
 def _seconds(
     plan: Plan,
-    to_train: tuple[Trial, ...],
+    stages: Sequence[Sequence[Trial]],
     reader: Reader | None,
     options: Options,
     *,
     probe: bool,
-) -> float | None:
-    """The estimated time of the training in seconds; None if unknown.
+) -> list[float | None]:
+    """The estimated time of each stage of the training in seconds; None if unknown.
 
     The time of an epoch is assumed to be proportional to FLOPs. The factor comes from
     stored epochs on these data, or else from a few timed steps.
     """
+    to_train = [trial for stage in stages for trial in stage]
     if not to_train:
-        return 0.0
+        return [0.0 for _ in stages]
     space = plan.space
     flops = {
         # A network whose FLOPs were not counted has 0; the time is then per epoch.
@@ -318,13 +325,16 @@ def _seconds(
     if per_flop is None and probe:
         per_flop = _timed(space, to_train[0], flops)
     if per_flop is None:
-        return None
+        return [None for _ in stages]
     slots = trials_at_once(space.resources, options)
-    total = sum(
-        per_flop * flops[trial.architecture.hash] * trial.recipe.epochs
-        for trial in to_train
-    )
-    return total / min(slots, len(to_train))
+    times: list[float | None] = []
+    for stage in stages:
+        total = sum(
+            per_flop * flops[trial.architecture.hash] * trial.recipe.epochs
+            for trial in stage
+        )
+        times.append(total / max(1, min(slots, len(stage))))
+    return times
 
 
 def trials_at_once(resources: Resources, options: Options) -> int:

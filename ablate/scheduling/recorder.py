@@ -143,4 +143,6 @@ def logs_of(declared: Space, options: Options) -> Logs:
     names = list(declared.factors.levels)
     if declared.control and "size.width" not in names:
         names.append("size.width")
+    if declared.tune is not None:
+        names += declared.tune.names
     return Logs(options.log, options.runs, declared.name, tuple(names))

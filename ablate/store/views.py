@@ -10,10 +10,11 @@ results_STUDY   one study, wide: a column for each factor, metric and cost
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
-from ablate.records import Metric, Status, column_of
+from ablate.records import Metric, Status, Tune, column_of, is_number, level_text
 from ablate.tasks import classification
 
 NAMES = tuple(metric.name for metric in classification.METRICS)
@@ -123,15 +124,38 @@ def results_view_name(study: str) -> str:
 
 
 def results_view(
-    name: str, study_id: int, factors: Mapping[str, bool], metrics: Iterable[Metric]
+    name: str,
+    study_id: int,
+    factors: Mapping[str, bool],
+    metrics: Iterable[Metric],
+    tune: Tune | None,
 ) -> str:
     """Returns the statement that creates a study's wide view; see `results_query`."""
     view = name.replace('"', '""')
-    return f'CREATE VIEW "{view}" AS {results_query(study_id, factors, metrics)}'
+    query = results_query(study_id, factors, metrics, tune)
+    return f'CREATE VIEW "{view}" AS {query}'
+
+
+def _chosen(tune: Tune, name: str) -> str:
+    """Returns a column for the level of a hyperparameter that a trial's row has chosen."""
+    levels = [point.get(name) for point in tune.points]
+    are_numbers = all(is_number(level) and math.isfinite(level) for level in levels)
+    cases = []
+    for number, level in enumerate(levels):
+        literal = repr(level)
+        if not are_numbers:
+            quoted = level_text(level).replace("'", "''")
+            literal = f"'{quoted}'"
+        cases.append(f"WHEN {number} THEN {literal}")
+    column = column_of(name).replace('"', '""')
+    return f'(CASE ct.setting {" ".join(cases)} END) AS "{column}"'
 
 
 def results_query(
-    study_id: int, factors: Mapping[str, bool], metrics: Iterable[Metric]
+    study_id: int,
+    factors: Mapping[str, bool],
+    metrics: Iterable[Metric],
+    tune: Tune | None = None,
 ) -> str:
     """Returns the query of a study's wide view.
 
@@ -141,6 +165,7 @@ def results_query(
         factors: the factors in their order; True if all levels of a factor are numbers,
             so that its column is numeric.
         metrics: what training measured.
+        tune: the nuisance hyperparameters, which get a column each.
     """
     columns = []
     for factor, numeric in factors.items():
@@ -154,6 +179,8 @@ def results_query(
             f" '{literal}' AND l.read"
         )
         columns.append(f'({level}) AS "{quoted}"')
+    if tune is not None and tune.points:
+        columns += [_chosen(tune, name) for name in tune.names]
     # A study that was never planned has no levels.
     wide = "".join(f"{column},\n       " for column in columns)
     results = f"{_final(metrics)}, t.seconds, t.epochs, t.epochs_done"

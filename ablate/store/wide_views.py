@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, text
 
 from ablate.records import Metric, Space, is_number
 from ablate.store import views
-from ablate.store.space_data import metrics_of
+from ablate.store.space_data import metrics_of, tune_of
 from ablate.store.sql_tables import cells, levels, studies
 
 
@@ -26,7 +26,8 @@ def put_declared(connection: Connection, study: int, space: Space) -> None:
         numeric["size.width"] = True
     metrics = space.criterion.metrics
     connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
-    connection.exec_driver_sql(views.results_view(name, study, numeric, metrics))
+    statement = views.results_view(name, study, numeric, metrics, space.tune)
+    connection.exec_driver_sql(statement)
 
 
 def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
@@ -36,8 +37,9 @@ def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
         study: its row in the table `studies`.
     """
     numeric, metrics = _columns(connection, study)
+    tune = tune_of(study["space"] or {})
     connection.exec_driver_sql(
-        views.results_view(study["results_view"], study["id"], numeric, metrics)
+        views.results_view(study["results_view"], study["id"], numeric, metrics, tune)
     )
 
 
@@ -50,7 +52,8 @@ def query_of(connection: Connection, study: Mapping[str, Any]) -> str:
         study: its row in the table `studies`.
     """
     numeric, metrics = _columns(connection, study)
-    return views.results_query(study["id"], numeric, metrics)
+    tune = tune_of(study["space"] or {})
+    return views.results_query(study["id"], numeric, metrics, tune)
 
 
 def _columns(

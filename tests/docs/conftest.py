@@ -51,7 +51,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = Options(runs=folder / "runs", executor="inline", cpus=1)
     for name in STUDIES:
         pipeline.run(space.load(SMALL + MORE, name), name, options)
-    tuned = TUNED.replace("digits,", "digits, validation: 0.2,").replace("lr: 2e-3, ", "")
+    tuned = TUNED.replace("digits,", "digits, validation: 0.2,").replace(
+        "lr: 2e-3, ", ""
+    )
     pipeline.run(space.load(tuned, "search_spaces/tuned.yaml"), "tuned.yaml", options)
     (folder / "mine.yaml").write_text(SMALL + MORE)
     # What `ablate init` writes.
