@@ -6,7 +6,7 @@ Cells that train the same are folded, and impossible ones explained.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ablate import data, factors, families, heads
@@ -114,9 +114,9 @@ class Cells:
 
     def __init__(self, space: Space, costs: Costs) -> None:
         self._space, self._costs = space, costs
-        self.baseline = _candidate(space, space.factors.baseline, costs)
+        self.baseline = self._made(space.factors.baseline)
         self.cells: list[Cell] = []
-        self._first: dict[tuple[str, str, str], int] = {}
+        self._first: dict[tuple[tuple[str, str, str], ...], int] = {}
 
     def violations(self, cell: Cell) -> dict[str, float]:
         """Returns by how much a cell breaks each limit; empty if that is unknown."""
@@ -149,9 +149,7 @@ class Cells:
             index=len(self.cells),
             levels=levels,
             role=self._role(levels, control_of),
-            unread=frozenset(
-                name for name in levels if unread_reason(self._space, name, levels)
-            ),
+            unread=frozenset(name for name in levels if self._is_unread(name, levels)),
             architecture=made.built.architecture if made.built else None,
             cost=made.cost,
             note=made.refusal,
@@ -165,7 +163,18 @@ class Cells:
     def _candidate(self, levels: Settings) -> _Candidate:
         if levels == self._space.factors.baseline:
             return self.baseline
-        return _candidate(self._space, levels, self._costs)
+        return self._made(levels)
+
+    def _made(self, levels: Settings) -> _Candidate:
+        """Returns what would be built and trained; at the first setting, if rows choose."""
+        return _candidate(self._space, points_of(self._space, levels)[0], self._costs)
+
+    def _is_unread(self, name: str, levels: Settings) -> bool:
+        """Whether a factor is read at none of the settings of a cell."""
+        return all(
+            unread_reason(self._space, name, point)
+            for point in points_of(self._space, levels)
+        )
 
     def _role(self, levels: Settings, control_of: int | None) -> Role:
         if control_of is not None:
@@ -188,66 +197,81 @@ class Cells:
             return replace(cell, note=broken)
         # Cells are compared by what they train, not by their levels: two settings may
         # resolve to the same model.
-        first = self._first.get(built.key)
-        if first is None:
-            self._first[built.key] = cell.index
-            seeds = self._space.seeds
-            numbers = seeds.numbers if self.cells else seeds.of_row_0
-            trials = built.trials(numbers)
-            return replace(
-                cell,
-                trials=trials,
-                base=trials[0] if self._space.tune else None,
-                at_settings=self._tuning(cell, numbers),
-            )
-        why = _why_same(self._space, cell.levels, self.cells[first].levels)
-        return replace(cell, same_as=first, note=why)
+        built_at = self._at_settings(cell, built)
+        key = tuple(at_setting.key for at_setting in built_at)
+        first = self._first.get(key)
+        if first is not None:
+            why = _why_same(self._space, cell.levels, self.cells[first].levels)
+            return replace(cell, same_as=first, note=why)
+        self._first[key] = cell.index
+        seeds = self._space.seeds
+        numbers = seeds.numbers if self.cells else seeds.of_row_0
+        if self._space.tune is None:
+            return replace(cell, trials=built.trials(numbers))
+        base = self._base(cell, built)
+        choosing = dict.fromkeys(
+            number
+            for seed in numbers
+            for number in self._space.tune.seeds_that_choose(seed)
+        )
+        return replace(
+            cell,
+            architecture=base.architecture,
+            trials=base.trials(numbers),
+            base=base.trials(numbers[:1])[0],
+            at_settings=tuple(
+                AtSetting(stage="tuning", setting=number, trial=trial)
+                for number, at_setting in enumerate(built_at)
+                for trial in at_setting.trials(tuple(choosing))
+            ),
+        )
 
-    def _tuning(self, cell: Cell, seeds: Sequence[int]) -> tuple[AtSetting, ...]:
-        """Returns the trials that choose the setting of a cell.
+    def _base(self, cell: Cell, built: _Built) -> _Built:
+        """Returns the training that identifies a row: at the recipe of the space.
 
-        Args:
-            seeds: those of the cell in the table.
+        At the first setting, if it cannot be trained at that recipe.
+        """
+        assert cell.cost is not None
+        known = cell.cost
+        try:
+            return _build(self._space, cell.levels, lambda architecture: known)
+        except Infeasible:
+            return built
+
+    def _at_settings(self, cell: Cell, built: _Built) -> list[_Built]:
+        """Returns what would be trained at each setting of a cell, the first one first.
 
         Raises:
             AblateError: a setting cannot be trained in the cell, or changes its cost.
         """
         tune = self._space.tune
         if tune is None:
-            return ()
-        choosing = dict.fromkeys(
-            number for seed in seeds for number in tune.seeds_that_choose(seed)
-        )
+            return [built]
         costs = self._costs
         is_own = bool(self._space.network.trainer)
-        if cell.cost and not is_own and all(map(_is_free, tune.names)):
+        if not is_own and all(map(_is_free, tune.names)):
             # Counting each setting anew would take most of the time of a plan.
-            known = cell.cost
-            costs = lambda architecture: known  # noqa: E731
-        trials = []
-        for number, point in enumerate(tune.points):
+            costs = lambda architecture: built.cost  # noqa: E731
+        built_at = []
+        for point in tune.points:
             place = f"row {cell.index} at {_text(point)}"
             try:
-                built = _build(self._space, {**cell.levels, **point}, costs)
+                at_setting = _build(self._space, {**cell.levels, **point}, costs)
             except Infeasible as error:
                 raise AblateError(
                     f"tune: every row tries every setting, but {place} cannot be"
                     f" trained: {error}; change the levels of"
                     f" {', '.join(tune.names)} under tune"
                 ) from None
-            if built.cost != cell.cost:
+            if at_setting.cost != built.cost:
                 raise AblateError(
                     f"tune: {place} is another network, which costs"
-                    f" {built.cost.params:,} parameters instead of"
-                    f" {cell.cost.params if cell.cost else 0:,}; settings that each row"
+                    f" {_other_cost(at_setting.cost, built.cost)}; settings that each row"
                     " chooses must not change costs: name this hyperparameter under"
                     " factors"
                 )
-            trials += [
-                AtSetting(stage="tuning", setting=number, trial=trial)
-                for trial in built.trials(tuple(choosing))
-            ]
-        return tuple(trials)
+            built_at.append(at_setting)
+        return built_at
 
     def _settings(self, levels: Settings) -> Settings:
         return {**self._space.factors.fixed, **levels}
@@ -265,6 +289,23 @@ def _is_free(name: str) -> bool:
     """Whether no level of a factor changes the cost of a network."""
     # Networks are counted in evaluation mode, in which nothing is dropped.
     return name.startswith(("recipe.", "drop."))
+
+
+def _other_cost(cost: Cost, other: Cost) -> str:
+    """Returns the first number in which two costs differ, in words."""
+    name = next(
+        field.name
+        for field in fields(Cost)
+        if getattr(cost, field.name) != getattr(other, field.name)
+    )
+    return f"{getattr(cost, name):,} {name} instead of {getattr(other, name):,}"
+
+
+def points_of(space: Space, levels: Settings) -> list[Settings]:
+    """Returns the levels of a cell at each setting; the levels alone without settings."""
+    if space.tune is None:
+        return [levels]
+    return [{**levels, **point} for point in space.tune.points]
 
 
 def _text(levels: Settings) -> str:
@@ -576,9 +617,10 @@ def _why_same(space: Space, levels: Settings, others: Settings) -> str:
     model.
     """
     reasons = []
+    at, at_others = points_of(space, levels)[0], points_of(space, others)[0]
     for name in levels:
-        here = unread_reason(space, name, levels)
-        there = unread_reason(space, name, others)
+        here = unread_reason(space, name, at)
+        there = unread_reason(space, name, at_others)
         if levels[name] != others.get(name) and here and there:
             reasons.append(here)
     if levels == others:

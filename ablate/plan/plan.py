@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ablate.errors import AblateError
-from ablate.plan.cells import Cells, Costs, unread_reason
+from ablate.plan.cells import Cells, Costs, points_of, unread_reason
 from ablate.plan.controls import add_controls
 from ablate.plan.designs import combinations
 from ablate.records import (
@@ -41,17 +41,18 @@ def _refuse_too_many(space: Space, cells: int) -> None:
     """Raises AblateError if a plan would have too many trials."""
     seeds = len(space.seeds.of_row_0)
     trials = cells * seeds
-    settings = ""
+    settings = fewer = ""
     if space.tune is not None:
         points = len(space.tune.points)
         choices = seeds if space.tune.repeat else 1
         trials += cells * points * space.tune.seeds * choices
         settings = f" and {points:,} settings under tune"
+        fewer = " fewer settings,"
     if trials > MOST_TRIALS:
         raise AblateError(
             f"{space.name} has {cells:,} cells of {len(space.seeds.numbers):,} seeds"
-            f"{settings}: more than {MOST_TRIALS:,} trials; use fewer seeds, or design:"
-            " {name: random, cells: N}"
+            f"{settings}: more than {MOST_TRIALS:,} trials; use{fewer} fewer seeds, or"
+            " design: {name: random, cells: N}"
         )
 
 
@@ -60,18 +61,14 @@ def _refuse_what_no_cell_reads(space: Space, cells: Sequence[Cell]) -> None:
 
     A setting that is accepted and then ignored everywhere would be a misleading label.
     """
+    at_points = [point for cell in cells for point in points_of(space, cell.levels)]
     for name in (*space.factors.fixed, *space.factors.levels):
-        if all(unread_reason(space, name, cell.levels) for cell in cells):
-            reason = unread_reason(space, name, cells[0].levels)
+        if all(unread_reason(space, name, levels) for levels in at_points):
+            reason = unread_reason(space, name, at_points[0])
             raise AblateError(
                 f"{space.name}: no cell reads {name}: {reason}; leave {name} out"
             )
-    if space.tune is None:
-        return
-    for name in space.tune.names:
-        at_points = [
-            {**cell.levels, **point} for cell in cells for point in space.tune.points
-        ]
+    for name in space.tune.names if space.tune else ():
         if all(unread_reason(space, name, levels) for levels in at_points):
             reason = unread_reason(space, name, at_points[0])
             raise AblateError(

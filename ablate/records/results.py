@@ -32,9 +32,19 @@ class CellResult:
     control_of: int | None = None
     # With nuisance hyperparameters: the number of the setting of each seed.
     settings: Mapping[int, int] = field(default_factory=dict)
+    # Trials that were to choose the setting, and that no run tries again.
+    abandoned: int = 0
     # For a cell that a search confirmed: the values of the seeds that chose it. They
     # are not among `values`.
     search_values: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def outcomes(self) -> set[Status]:
+        """How its trials ended, those that were to choose its setting included."""
+        outcomes = set(self.statuses.values())
+        if self.abandoned:
+            outcomes.add(Status.ABANDONED)
+        return outcomes
 
     @property
     def is_confirmed(self) -> bool:

@@ -204,7 +204,7 @@ def _barred(
         if standing in WITHHELD:
             return WITHHELD[standing]
     # A mean over the other seeds would be one of survivors.
-    statuses = {*cell.statuses.values(), *reference.statuses.values()}
+    statuses = cell.outcomes | reference.outcomes
     for status, reason in SURVIVORS.items():
         if status in statuses:
             return reason

@@ -260,7 +260,7 @@ class Factorial:
             standing = self._results.generation.standing(cell.index)
             if standing in WITHHELD:
                 return WITHHELD[standing]
-        statuses = set(itertools.chain(*(cell.statuses.values() for cell in cells)))
+        statuses = set[Status]().union(*(cell.outcomes for cell in cells))
         for status, reason in SURVIVORS.items():
             if status in statuses:
                 return reason

@@ -13,8 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.records import (
+    FIRST_LEVEL,
     CellResult,
     Direction,
+    Generation,
+    Status,
     StudyResults,
     Tune,
     is_number,
@@ -28,6 +31,8 @@ from ablate.report.verdicts import Estimate
 # The band of the expected best score: this share of the choices of so many settings lies
 # below it, and as many above.
 TAIL = 0.1
+# A trial that ended in one of these gives no score.
+LOST = (Status.DIVERGED, Status.PRUNED, Status.ABANDONED, Status.COMPLETED)
 
 
 def best_setting(
@@ -81,8 +86,11 @@ class TunedRow:
             the best left out. None: the noise is not known yet.
         at_row_0: the effect at the settings of row 0.
         own: the effect at the settings of each row.
+        lost: the number of settings without a score: a trial of theirs diverged, was
+            stopped early or was abandoned.
         gain: the metric at the row's own settings minus that at the settings of row 0;
             None: they are the same, or not trained.
+        gain_interval: its interval; None: it has none.
         has_setting_of_row_0: whether the row has chosen what row 0 has chosen.
     """
 
@@ -91,8 +99,10 @@ class TunedRow:
     close: tuple[int, ...] | None
     at_row_0: Effect | None
     own: Effect | None
-    gain: Estimate | None
+    gain: float | None
+    gain_interval: Estimate | None
     has_setting_of_row_0: bool
+    lost: int = 0
 
     def best_score(self, tune: Tune) -> float | None:
         """Returns the best score of a setting; None before the first one."""
@@ -101,6 +111,14 @@ class TunedRow:
         if tune.direction == "max":
             return max(self.scores.values())
         return min(self.scores.values())
+
+    def all_scores(self, tune: Tune) -> list[float]:
+        """Returns the scores of all settings; a lost one counts as the worst of them."""
+        scores = list(self.scores.values())
+        if not scores:
+            return []
+        worst = min(scores) if tune.direction == "max" else max(scores)
+        return [*scores, *[worst] * self.lost]
 
     @property
     def is_coin_toss(self) -> bool:
@@ -128,6 +146,7 @@ def tuned_rows(
         if cell.same_as is not None or not any(t.row == cell.index for t in tried):
             continue
         scores = _scores(tried, cell.index)
+        gains = _gains(cell, same) if cell.index else []
         rows.append(
             TunedRow(
                 cell=cell,
@@ -135,7 +154,9 @@ def tuned_rows(
                 close=_close(scores, tune, noise),
                 at_row_0=at_row_0.get(cell.index),
                 own=own.get(cell.index),
-                gain=_gain(cell, same) if cell.index else None,
+                gain=mean_of(gains) if gains else None,
+                gain_interval=_interval(gains),
+                lost=_lost(tried, cell.index, scores),
                 has_setting_of_row_0=bool(
                     cell.index
                     and same.settings
@@ -154,7 +175,13 @@ def _at_row_0(results: StudyResults, tried: Sequence[TriedSetting]) -> StudyResu
     row_0, *others = results.cells
     cells = [row_0]
     for cell in others:
-        trials = [t for t in tried if t.row == cell.index and t.stage == "row 0"]
+        trials = [
+            t
+            for t in tried
+            if t.row == cell.index
+            and t.stage == "row 0"
+            and row_0.settings.get(t.seed) == t.setting
+        ]
         cells.append(
             replace(
                 cell,
@@ -163,7 +190,10 @@ def _at_row_0(results: StudyResults, tried: Sequence[TriedSetting]) -> StudyResu
                 settings={t.seed: t.setting for t in trials},
             )
         )
-    return replace(results, cells=tuple(cells))
+    # The verdicts of earlier studies are about other settings.
+    level = results.generation.level or FIRST_LEVEL
+    generation = Generation(level=level)
+    return replace(results, cells=tuple(cells), generation=generation, earlier={})
 
 
 def _scores(tried: Sequence[TriedSetting], row: int) -> dict[int, float]:
@@ -206,18 +236,32 @@ def _close(
     )
 
 
-def _gain(cell: CellResult, at_row_0: CellResult) -> Estimate | None:
-    """Returns what the row's own settings change, with an interval for this row alone."""
+def _lost(tried: Sequence[TriedSetting], row: int, scores: Mapping[int, float]) -> int:
+    """Returns the number of settings that have ended without a score."""
+    by_setting: dict[int, list[TriedSetting]] = {}
+    for trial in tried:
+        if trial.row == row and trial.stage == "tuning":
+            by_setting.setdefault(trial.setting, []).append(trial)
+    return sum(
+        setting not in scores and all(trial.status in LOST for trial in trials)
+        for setting, trials in by_setting.items()
+    )
+
+
+def _gains(cell: CellResult, at_row_0: CellResult) -> list[float]:
+    """Returns what the row's own settings change, by seed; empty if they are the same."""
     seeds = sorted(set(cell.values) & set(at_row_0.values))
-    changed = any(cell.settings.get(s) != at_row_0.settings.get(s) for s in seeds)
-    if len(seeds) < 2 or not changed:
+    if all(cell.settings.get(s) == at_row_0.settings.get(s) for s in seeds):
+        return []
+    return [cell.values[seed] - at_row_0.values[seed] for seed in seeds]
+
+
+def _interval(differences: Sequence[float]) -> Estimate | None:
+    """Returns the mean with an interval for this row alone, if there is noise."""
+    if len(differences) < 2 or not sd_of(differences):
         return None
-    differences = [cell.values[seed] - at_row_0.values[seed] for seed in seeds]
-    mean, freedom = mean_of(differences), len(seeds) - 1
-    error = sd_of(differences) / math.sqrt(len(seeds))
-    if not error:
-        return None
-    return Estimate.of(mean, error, freedom)
+    error = sd_of(differences) / math.sqrt(len(differences))
+    return Estimate.of(mean_of(differences), error, len(differences) - 1)
 
 
 def edges_of(row: TunedRow, tune: Tune) -> list[Edge]:
@@ -243,11 +287,10 @@ def edges_of(row: TunedRow, tune: Tune) -> list[Edge]:
 
 def sensitivity(row: TunedRow, tune: Tune) -> float | None:
     """Returns by how much a setting is worse than the best one, on average."""
-    if len(row.scores) < 2:
+    best, scores = row.best_score(tune), row.all_scores(tune)
+    if best is None or len(scores) < 2:
         return None
-    best = row.best_score(tune)
-    assert best is not None
-    return mean_of(abs(best - score) for score in row.scores.values())
+    return mean_of(abs(best - score) for score in scores)
 
 
 @dataclass(frozen=True)

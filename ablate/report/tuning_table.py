@@ -20,7 +20,14 @@ from ablate.report.tuning import (
     sensitivity,
     tuned_rows,
 )
-from ablate.report.wording import interval_text, tuning_note
+from ablate.report.wording import (
+    generation_notes,
+    interval_text,
+    rows_text,
+    tuning_note,
+    verdict_text,
+    withheld_notes,
+)
 from ablate.text import advice
 
 # A hyperparameter whose tried levels span such a ratio has a logarithmic axis.
@@ -60,6 +67,16 @@ def tuning_table(
             "coin toss: so many other settings are less than a standard error below the"
             " best one, so another draw of seeds could have chosen one of them."
         )
+    lost = [row.cell.index for row in rows if row.lost]
+    if lost:
+        numbers = ", ".join(str(row.lost) for row in rows if row.lost)
+        notes.append(
+            f"{rows_text(lost).capitalize()}: {numbers} of {len(tune.points)} settings"
+            " have no score, because a trial diverged, was stopped early or was"
+            " abandoned. They count as the worst of the row."
+        )
+    own = [row.own for row in rows if row.own]
+    notes += [*withheld_notes(own), *generation_notes(results, own)]
     return tabulate(_columns(results, tune), rows, title=results.question, notes=notes)
 
 
@@ -152,20 +169,28 @@ def _difference_columns(metric: Metric) -> list[Column[TunedRow]]:
         _end("own_high", lambda row: row.own),
         Column(
             "gain",
-            lambda row: row.gain.value if row.gain else None,
+            lambda row: row.gain,
             heading="tuning",
             text=lambda row: _gain(row, metric),
             right=True,
             kind=float | None,
             about="own setting minus that of row 0",
         ),
-        Column("gain_low", lambda row: row.gain.low if row.gain else None),
-        Column("gain_high", lambda row: row.gain.high if row.gain else None),
+        Column(
+            "gain_low",
+            lambda row: row.gain_interval.low if row.gain_interval else None,
+            kind=float | None,
+        ),
+        Column(
+            "gain_high",
+            lambda row: row.gain_interval.high if row.gain_interval else None,
+            kind=float | None,
+        ),
         Column(
             "verdict",
             lambda row: str(row.own.verdict) if row.own else None,
             heading="verdict",
-            text=lambda row: str(row.own.verdict) if row.own else "",
+            text=lambda row: verdict_text(row.own) if row.own else "",
             kind=VerdictWord | None,
         ),
     ]
@@ -191,8 +216,10 @@ def _difference(effect: Effect | None, metric: Metric) -> str:
 
 
 def _gain(row: TunedRow, metric: Metric) -> str:
+    if row.gain_interval is not None:
+        return interval_text(row.gain_interval, metric)
     if row.gain is not None:
-        return interval_text(row.gain, metric)
+        return fixed(row.gain, metric.digits, signed=True)
     if row.has_setting_of_row_0:
         return "same setting"
     return ""
@@ -213,7 +240,7 @@ def tuning_chart(results: StudyResults, tried: Sequence[TriedSetting]) -> Chart:
         )
     series = []
     for row in _tried_rows(results, tried):
-        curve = expected_best(list(row.scores.values()), tune.direction)
+        curve = expected_best(row.all_scores(tune), tune.direction)
         series.append(
             Series(
                 name=_name(results, row),

@@ -43,14 +43,19 @@ def until_decided(space: Space, most: int) -> Space:
         most: the most seeds of a cell, as `seeds: {until_decided: N}` declares them.
 
     Raises:
-        AblateError: the space is a search, stops trials early, lists its seeds, or
-            declares them as final.
+        AblateError: the space is a search, stops trials early, lets rows choose their
+            settings, lists its seeds, or declares them as final.
     """
     name = option("until_decided")
     if space.strategy is not None:
         raise AblateError(
             f"{name} {most} works for designs only, and {space.name} is a search;"
             " write seeds: {adaptive: N} instead"
+        )
+    if space.tune is not None:
+        raise AblateError(
+            f"{name} {most} and tune exclude each other; in {space.name}, write more"
+            f" seeds instead, as in seeds: {most}"
         )
     if space.seeds.final:
         raise AblateError(

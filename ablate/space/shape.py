@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.errors import Problem, did_you_mean, shortened
-from ablate.space.schema import SpaceForm, TuneForm
+from ablate.space.schema import RangeForm, SpaceForm, TuneForm
 from ablate.text.document import Document, Where, unknown_key
 
 
@@ -90,6 +91,8 @@ def _shape_problem(document: Document, details: Any) -> Problem:
     if where[:1] == ("tune",) and len(where) == 2 and kind == "list_type":
         return document.problem(where, _no_levels(str(where[1]), value))
     message = details["msg"].removeprefix("Input ").replace("should be", "must be")
+    # The name of a class of ours says nothing to a reader.
+    message = re.sub(r" or instance of \w+", "", message)
     if isinstance(value, str) and kind.endswith("_type") and value.strip() == "":
         message += " (found an empty text)"
     return document.problem(
@@ -122,10 +125,12 @@ def _no_list(factor: str, value: object) -> str:
 def _no_levels(name: str, value: object) -> str:
     """The message for a hyperparameter that has neither a list nor a range."""
     own = list(TuneForm.model_fields)
+    # A name with a section is no misspelt key.
+    meant = "" if "." in name else did_you_mean(name, own)
     return (
         f"tune.{name}: must be a list of levels, or a range such as {{low: 3e-4, high:"
         f" 1e-2, scale: log}}, found {shortened(repr(value))}; other keys of tune:"
-        f" {', '.join(own)}{did_you_mean(name, own)}"
+        f" {', '.join(own)}{meant}"
     )
 
 
@@ -156,6 +161,10 @@ def _keys_of(where: Where, given: Set[str]) -> list[str]:
     """
     model: Any = SpaceForm
     for part in where:
+        if model is TuneForm and part not in TuneForm.model_fields:
+            # A hyperparameter: a mapping is its range.
+            model = RangeForm
+            continue
         if part not in getattr(model, "model_fields", {}):
             # A key of a mapping, or a place in a list.
             continue

@@ -32,7 +32,7 @@ MOST_SETTINGS = 1000
 # Drawn numbers are rounded to so many digits: neighbours differ by 1 % at most.
 DIGITS = 3
 # After so many repeated draws in a row, the ranges have no further setting.
-PATIENCE = 10_000
+PATIENCE = 100_000
 
 
 def read_tune(context: Context, criterion: Criterion, seeds: Seeds) -> Tune | None:
@@ -263,8 +263,9 @@ def _points(
     if len(points) < form.settings:
         context.wrong(
             ("tune", "settings"),
-            f"tune.settings = {form.settings}, but its ranges have {len(points)} different"
-            f" settings; write {len(points)} at most, or wider ranges",
+            f"tune.settings = {form.settings}, but its ranges have only {len(points)}"
+            f" different settings of {DIGITS} digits; write wider ranges, or a list of"
+            " levels",
         )
     return draw, points
 
@@ -290,7 +291,8 @@ class _Range(_Axis):
     def at(self, share: float) -> Level:
         low, high = self._low, self._high
         if self._is_log:
-            number = low * (high / low) ** share
+            # Not by a power of high / low, which may be too large a number.
+            number = math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
         else:
             number = low + (high - low) * share
         number = round(number) if self._whole else float(f"{number:.{DIGITS}g}")

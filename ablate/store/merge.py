@@ -116,7 +116,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
         if study["name"] in target_studies:
             study_id = places[study["id"]] = target_studies[study["name"]]["id"]
             rows_of = _study_rows(source, study["id"])
-            _add_to_study(target, study_id, rows_of)
+            _add_to_study(target, study_id, rows_of, tuned=_is_tuned(study))
             _take_lower_level(target, target_studies[study["name"]], study)
             if study["finished_at"]:
                 target.execute(
@@ -272,10 +272,31 @@ def _put_cells(
         insert_all(target, table, mine)
 
 
+def _is_tuned(study: Mapping[str, Any]) -> bool:
+    return bool((study["space"] or {}).get("tune"))
+
+
 def _add_to_study(
-    target: Connection, study: int, rows_of: dict[str, list[dict[str, Any]]]
+    target: Connection,
+    study: int,
+    rows_of: dict[str, list[dict[str, Any]]],
+    *,
+    tuned: bool,
 ) -> None:
-    """Adds the cells and seeds that only the other store has."""
+    """Adds the cells and seeds that only the other store has.
+
+    Args:
+        tuned: whether rows choose their settings. What follows from a choice is then
+            left to the next run, which chooses by the results of both stores.
+    """
+    if tuned:
+        rows_of = {
+            **rows_of,
+            "cell_trials": [],
+            "tuning_trials": [
+                row for row in rows_of["tuning_trials"] if row["stage"] == "tuning"
+            ],
+        }
     stored = select(cells.c.number, cells.c.id).where(cells.c.study_id == study)
     here = {row.number: row.id for row in target.execute(stored)}
     _put_cells(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from ablate.records import (
     VARIED,
@@ -19,6 +19,7 @@ from ablate.records import (
     Level,
     Looks,
     Metric,
+    Seeds,
     Status,
     StudyResults,
 )
@@ -36,6 +37,7 @@ from ablate.store.sql_tables import (
     studies,
     trial_metrics,
     trials,
+    tuning_trials,
 )
 
 COSTS = tuple(field.name for field in fields(Cost))
@@ -149,6 +151,8 @@ def read_results(
         )
         for row in rows
     )
+    if space.get("tune"):
+        cell_results = _with_choices(connection, study["id"], rows, cell_results, space)
     generation = Generation(
         number=study["generation"],
         level=study["level"],
@@ -181,6 +185,42 @@ def read_results(
         labels=space.get("labels") or {},
         chance=chance_of(study["space"], study["metric"]),
     )
+
+
+def _with_choices(
+    connection: Connection,
+    study: int,
+    rows: Sequence[Any],
+    cell_results: Sequence[CellResult],
+    space: Mapping[str, Any],
+) -> tuple[CellResult, ...]:
+    """Returns the cells with the seeds that wait for a setting, and lost choices."""
+    query = (
+        select(cells.c.number, func.count())
+        .join(tuning_trials, tuning_trials.c.cell_id == cells.c.id)
+        .join(trials, trials.c.hash == tuning_trials.c.trial_hash)
+        .where(cells.c.study_id == study, tuning_trials.c.stage == "tuning")
+        .where(trials.c.status == Status.ABANDONED)
+        .group_by(cells.c.number)
+    )
+    abandoned = {row[0]: row[1] for row in connection.execute(query)}
+    seeds = Seeds(
+        numbers=tuple(space.get("seeds", ())), baseline=space.get("baseline_seeds")
+    )
+    complete = []
+    for row, cell in zip(rows, cell_results, strict=True):
+        # A row that is folded or infeasible has no key.
+        numbers: tuple[int, ...] = ()
+        if row["key"]:
+            numbers = seeds.numbers if cell.index else seeds.of_row_0
+        complete.append(
+            replace(
+                cell,
+                statuses={**dict.fromkeys(numbers, Status.PLANNED), **cell.statuses},
+                abandoned=abandoned.get(cell.index, 0),
+            )
+        )
+    return tuple(complete)
 
 
 def _looks(space: Mapping[str, Any]) -> Looks | None:

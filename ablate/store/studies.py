@@ -87,18 +87,24 @@ class StudyReader:
     @patient
     def all(self) -> list[StudyStatus]:
         """Returns all studies, the most recent one last."""
+        # Rows may share trials.
+        pairs = (
+            select(cells.c.study_id, all_cell_trials.c.trial_hash)
+            .join(all_cell_trials, all_cell_trials.c.cell_id == cells.c.id)
+            .distinct()
+            .subquery()
+        )
         counts = (
             select(
-                cells.c.study_id,
+                pairs.c.study_id,
                 trials.c.status,
                 func.count().label("number"),
                 func.sum(trials.c.epochs_done).label("epochs_done"),
                 func.sum(trials.c.epochs).label("epochs"),
                 func.max(trials.c.ended_at).label("ended_at"),
             )
-            .join(all_cell_trials, all_cell_trials.c.cell_id == cells.c.id)
-            .join(trials, trials.c.hash == all_cell_trials.c.trial_hash)
-            .group_by(cells.c.study_id, trials.c.status)
+            .join(trials, trials.c.hash == pairs.c.trial_hash)
+            .group_by(pairs.c.study_id, trials.c.status)
         )
         with self._engine.connect() as connection:
             stored = select(studies).order_by(studies.c.updated_at, studies.c.id)

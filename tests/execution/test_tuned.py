@@ -6,7 +6,9 @@ import math
 import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +24,11 @@ from ablate.records import (
     StudyResults,
     Trial,
 )
+from ablate.report.verdicts import Withheld
 from ablate.results.review import review
 from ablate.results.study import Study
 from ablate.store.reader import Reader
+from ablate.store.writer import Writer
 from tests.conftest import Killed, RunText, Say, killing
 
 STUDY = """
@@ -249,6 +253,16 @@ def test_the_same_study_without_tune_is_of_the_same_lineage(
     assert {shown.generation.standing(row) for row in (1, 2)} == {Standing.TESTED}
 
 
+def test_so_is_one_whose_rows_choose_a_part_of_their_network(
+    run_text: RunText, options: Options
+) -> None:
+    start = STUDY.index("tune:")
+    run_text(STUDY[:start] + STUDY[STUDY.index("seeds: 3") :])
+    text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", "drop.dropout: [0.1, 0.2]")
+    shown = preview(space.load(text, "tuned.yaml"), options.url, options)
+    assert shown.generation.level == pytest.approx(0.005)
+
+
 def test_results_that_were_known_at_a_setting_give_no_verdict(
     run_text: RunText, options: Options
 ) -> None:
@@ -413,8 +427,6 @@ def test_seeds_may_decide_the_split(run_text: RunText, options: Options) -> None
 def test_a_run_says_what_each_row_has_chosen(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pathlib import Path
-
     from ablate import execution
 
     monkeypatch.setattr(execution, "make", lambda *_: SimulatedExecutor(curve))
@@ -478,8 +490,6 @@ def test_words_may_be_chosen(run_text: RunText, options: Options) -> None:
 
 
 def test_a_plan_says_what_both_stages_train(say: Say) -> None:
-    from pathlib import Path
-
     Path("study.yaml").write_text(STUDY)
     code, out, _ = say("plan", "study.yaml")
     assert code == 0
@@ -619,6 +629,235 @@ def test_a_scheduler_compares_the_settings_of_one_row(
     for cell, best in zip(stored.cells, (1e-3, 1e-2, 1e-4), strict=True):
         (chosen,) = lrs(stored)[cell.index]
         assert abs(math.log10(chosen / best)) < 0.6
+
+
+def test_the_effect_at_row_0s_setting_is_not_that_of_an_earlier_study(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(curve))
+    first = Study("tiny", options.url).effects_table("tuning")
+    # A row less: the next generation shows the verdicts of the first one.
+    run_text(LISTED.replace(", value: [none, silu]", ""), SimulatedExecutor(curve))
+    second = Study("tiny", options.url).effects_table("tuning")
+    assert "tiny@1" in second.rows[1][-1]
+    assert second.data[1]["at_row_0"] == first.data[1]["at_row_0"]
+    assert second.data[1]["own"] == first.data[1]["own"]
+    assert second.data[1]["at_row_0"] != second.data[1]["own"]
+
+
+def failing_at(level: float) -> Callable[[Trial, int], Epoch]:
+    """Results, and a failure of one row at a learning rate."""
+
+    def failing(trial: Trial, number: int) -> Epoch:
+        if trial.architecture.settings.get("value") and trial.recipe.lr == level:
+            raise RuntimeError("out of memory")
+        return curve(trial, number)
+
+    return failing
+
+
+def test_no_row_has_a_verdict_before_all_have_chosen(
+    run_text: RunText, options: Options
+) -> None:
+    # Rows 0 and 1 are complete; row 2 waits for a trial that failed.
+    run_text(LISTED, SimulatedExecutor(failing_at(1e-3)))
+    effects = Study("tiny", options.url).effects()
+    assert next(effect.row for effect in effects) == 1
+    assert len(effects[0].seeds) == 3
+    assert effects[0].withheld is Withheld.UNFINISHED
+
+
+def test_a_row_with_an_abandoned_choice_has_no_verdict(
+    run_text: RunText, options: Options
+) -> None:
+    run_text(LISTED, SimulatedExecutor(failing_at(1e-4)))
+    with Writer(options.url) as writer:
+        assert writer.abandon("tiny", None) == 1
+    run_text(LISTED, SimulatedExecutor(failing_at(1e-4)))
+    study = Study("tiny", options.url)
+    by_row = {effect.row: effect for effect in study.effects()}
+    assert by_row[2].withheld is Withheld.ABANDONED
+    assert by_row[1].withheld is None
+    notes = study.effects_table("tuning").notes
+    assert any("1 of 3 settings have no score" in note for note in notes)
+
+
+def test_rows_are_folded_by_what_they_train_at_their_settings(
+    options: Options,
+) -> None:
+    factors = "factors: {ffn.kernel: [none, 3], value: [none, silu]}"
+    unread = "factors: {recipe.mixup_prob: [1.0, 0.5], value: [none, silu]}"
+    # At the recipe of the space, mixup is off, and its probability is not read.
+    text = LISTED.replace(factors, unread).replace(
+        "recipe.lr: [1e-4, 1e-3, 1e-2]", "recipe.mixup: [0.2, 0.8]"
+    )
+    plan = preview(space.load(text, "tiny.yaml"), options.url, options).plan
+    assert all(cell.same_as is None for cell in plan.cells)
+    assert all(not cell.unread for cell in plan.cells)
+    # SGD and Lion read other fields than the one that varies.
+    text = LISTED.replace(
+        factors, "factors: {recipe.momentum: [0.9, 0.5], value: [none, silu]}"
+    ).replace("recipe.lr: [1e-4, 1e-3, 1e-2]", "recipe.optimizer: [adamw, lion]")
+    with pytest.raises(AblateError, match=r"no cell reads recipe\.momentum"):
+        preview(space.load(text, "tiny.yaml"), options.url, options)
+
+
+def test_a_row_may_need_what_only_its_settings_have(options: Options) -> None:
+    text = LISTED.replace("value: [none, silu]", "patch.mixing: [0.0, 0.5]").replace(
+        "recipe.lr: [1e-4, 1e-3, 1e-2]", "recipe.cutmix: [0.5, 1.0]"
+    )
+    plan = preview(space.load(text, "tiny.yaml"), options.url, options).plan
+    assert all(cell.feasible for cell in plan.cells)
+
+
+def test_a_lost_setting_counts_as_the_worst_of_its_row(
+    run_text: RunText, options: Options
+) -> None:
+    def diverging(trial: Trial, number: int) -> Epoch:
+        epoch = curve(trial, number)
+        if trial.architecture.settings.get("value") and trial.recipe.lr > 5e-4:
+            return replace(epoch, metrics={**epoch.metrics, "top1": math.nan})
+        return epoch
+
+    run_text(STUDY, SimulatedExecutor(diverging))
+    from ablate.results.study_charts import chart
+
+    study = Study("tiny", options.url)
+    for series in chart(study, "tuning").series:  # type: ignore[union-attr]
+        assert len(series.x) == SETTINGS
+    notes = study.effects_table("tuning").notes
+    assert any(re.search(r"Row 2: \d of 6 settings have no score", n) for n in notes)
+
+
+def test_equal_differences_are_shown_without_an_interval(
+    run_text: RunText, options: Options
+) -> None:
+    def exact(trial: Trial, number: int) -> Epoch:
+        epoch = curve(trial, number)
+        distance = abs(math.log10(trial.recipe.lr / best_lr(trial)))
+        return replace(epoch, metrics={**epoch.metrics, "top1": 80 - 10 * distance})
+
+    run_text(LISTED, SimulatedExecutor(exact))
+    table = Study("tiny", options.url).effects_table("tuning")
+    assert table.data[1]["gain"] == pytest.approx(10)
+    assert table.data[1]["gain_low"] is None
+    assert table.rows[1][-2] == "+10.00"
+
+
+def test_an_import_leaves_the_choice_to_the_results_of_both_stores(
+    run_text: RunText, options: Options, tmp_path: Path
+) -> None:
+    from ablate import pipeline
+    from ablate.store.other_store import import_studies
+
+    def other_machine(trial: Trial, number: int) -> Epoch:
+        # Another setting of row 2 is best there.
+        epoch = curve(trial, number)
+        if trial.architecture.settings.get("value") and trial.recipe.lr == 1e-2:
+            return replace(epoch, metrics={**epoch.metrics, "top1": 99.0})
+        return epoch
+
+    run_text(LISTED, SimulatedExecutor(failing_at(1e-3)))
+    other = Options(runs=tmp_path / "other", executor="inline", cpus=2)
+    declared = space.load(LISTED, "tiny.yaml")
+    pipeline.run(declared, "tiny.yaml", other, None, SimulatedExecutor(other_machine))
+    import_studies(other.url, options.url)
+    run_text(LISTED, SimulatedExecutor(curve))
+    stored = results(options)
+    with Reader(options.url) as reader:
+        tried = reader.studies.tried(stored)
+    for cell in stored.cells:
+        scores = {
+            trial.setting: trial.score or 0
+            for trial in tried
+            if trial.row == cell.index and trial.stage == "tuning"
+        }
+        assert set(cell.settings.values()) == {max(scores, key=lambda s: scores[s])}
+
+
+@pytest.mark.parametrize(
+    ("declared", "best", "proposed"),
+    [
+        ("recipe.label_smoothing: [0.2, 0.5, 0.9]", 0.9, "0.9, 1.0]|0.9, 0.9[0-9]]"),
+        ("drop.dropout: [0.0, 0.4, 0.8]", 0.8, "0.8, 0.88]"),
+        ("recipe.mixup_prob: [0.5, 1.0]", 1.0, ""),
+        ("recipe.repeats: [1, 2, 4]", 1, ""),
+        ("recipe.repeats: [1, 2, 4]", 4, "1, 2, 4, 8]"),
+        ("recipe.beta1: [0.8, 0.9, 0.95]", 0.95, "0.95, 0.9[0-9]*]"),
+        ("recipe.lr: [0.00123456789, 0.0123456789]", 0.00123456789, "0.0123456789]"),
+    ],
+)
+def test_a_proposed_level_is_allowed(
+    declared: str, best: float, proposed: str, options: Options
+) -> None:
+    from ablate.report.tuning import Edge
+    from ablate.results.review.tuning import _wider
+
+    text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", declared)
+    loaded = space.load(text, "tiny.yaml")
+    assert loaded.tune is not None
+    (name,) = loaded.tune.names
+    numbers = [float(point[name]) for point in loaded.tune.points]
+    wider = _wider(loaded, loaded.tune, Edge(name, best, is_low=best == min(numbers)))
+    assert bool(wider) == bool(proposed)
+    if not wider:
+        return
+    assert re.search(f"({proposed})$", wider)
+    again = space.load(text.replace(declared, f"{name}: {wider}"), "tiny.yaml")
+    assert again.tune is not None
+    assert {point[name] for point in loaded.tune.points} < {
+        point[name] for point in again.tune.points
+    }
+
+
+def test_a_review_does_not_propose_what_tune_refuses(
+    run_text: RunText, options: Options
+) -> None:
+    def noisy(trial: Trial, number: int) -> Epoch:
+        epoch = curve(trial, number)
+        noise = random.Random(trial.hash).gauss(0, 5)
+        return replace(epoch, metrics={**epoch.metrics, "top1": 60 + noise})
+
+    run_text(LISTED, SimulatedExecutor(noisy))
+    for finding in review("tiny", options.url):
+        assert "until_decided" not in finding.text
+        assert "--until-decided" not in finding.command
+
+
+def test_until_decided_and_tune_exclude_each_other_as_an_option() -> None:
+    with pytest.raises(AblateError, match="and tune exclude each other"):
+        space.until_decided(space.load(STUDY, "tiny.yaml"), 9)
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        (
+            "recipe.lr: {low: 1e-4, high: 1e-2, step: 2}",
+            "known: low, high, scale, count",
+        ),
+        ("recipe.lr: 0.1", r"other keys of tune: .*metric$"),
+        ("recipe.lr: {low: 1.0001e-3, high: 1.0009e-3}\n  settings: 3", "of 3 digits"),
+    ],
+)
+def test_what_else_a_message_says(declared: str, message: str) -> None:
+    text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", declared)
+    with pytest.raises(SpaceError, match=message):
+        space.load(text, "tiny.yaml")
+
+
+def test_tune_must_be_a_mapping() -> None:
+    start = LISTED.index("tune:")
+    text = LISTED[:start] + "tune: 5\n" + LISTED[LISTED.index("seeds: 3") :]
+    with pytest.raises(SpaceError, match=r"tune: must be a valid dictionary, found 5"):
+        space.load(text, "tiny.yaml")
+
+
+def test_a_range_over_all_numbers_has_settings_everywhere() -> None:
+    wide = STUDY.replace("low: 1e-4, high: 1e-2", "low: 1e-300, high: 1e300")
+    declared = space.load(wide, "tiny.yaml")
+    assert declared.tune is not None
+    assert len({point["recipe.lr"] for point in declared.tune.points}) == SETTINGS
 
 
 def test_statuses_count_the_trials_beside_the_table(

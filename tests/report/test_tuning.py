@@ -81,6 +81,7 @@ def row(scores: dict[int, float], close: tuple[int, ...] | None = ()) -> TunedRo
         at_row_0=None,
         own=None,
         gain=None,
+        gain_interval=None,
         has_setting_of_row_0=False,
     )
 

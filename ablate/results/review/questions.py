@@ -314,6 +314,7 @@ def _few_seeds_finding(
     can_add = (
         declared.seeds.numbers == tuple(range(len(declared.seeds.numbers)))
         and declared.scheduler.name == "fifo"
+        and declared.tune is None
         and (declared.seeds.looks is not None or count < FEWEST_SEEDS)
     )
     hint = ""
@@ -332,7 +333,8 @@ def _few_seeds_finding(
         if declared.seeds.baseline is not None:
             seeds = f"{{count: {most}, baseline: {declared.seeds.baseline + further}}}"
         hint = f" Write `seeds: {seeds}` in {study.file}{fifo}."
-        if count >= FEWEST_SEEDS and declared.seeds.looks is None:
+        can_grow = declared.seeds.looks is None and declared.tune is None
+        if count >= FEWEST_SEEDS and can_grow:
             hint = (
                 " In your next study, declare `seeds: {until_decided: N}` from the"
                 " start, where N is the maximum number of seeds per row. In this"

@@ -5,13 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from ablate.records import Tune, is_number, level_text
+from pydantic import ValidationError
+
+from ablate import factors
+from ablate.errors import UnknownName
+from ablate.parts import trainer_named
+from ablate.records import Level, Space, Tune, is_number
 from ablate.report.tuning import Edge, edges_of, tuned_rows
 from ablate.report.wording import rows_text
 from ablate.results.review.finding import Finding, Read
 
-# A range is extended by this share of its width, on its own scale.
-EXTENSION = 0.5
+# A range is extended by these shares of its width, on its own scale: the first one that
+# the hyperparameter allows.
+EXTENSIONS = (0.5, 0.25, 0.1, 0.02)
 DIGITS = 2
 
 
@@ -26,60 +32,87 @@ def at_edge(study: Read) -> Iterator[Finding]:
         for edge in edges_of(row, tune):
             by_edge.setdefault(edge, []).append(row.cell.index)
     for edge, numbers in by_edge.items():
-        wider = _wider(tune, edge)
+        wider = _wider(study.declared, tune, edge)
         if not wider:
+            # Nothing is allowed beyond it.
             continue
         beyond, most = ("smaller", "smallest") if edge.is_low else ("larger", "largest")
         yield Finding(
             "best setting at an edge",
-            f"{rows_text(numbers)}: {edge.name} = {level_text(edge.level)} is best, and it"
+            f"{rows_text(numbers)}: {edge.name} = {edge.level:g} is best, and it"
             f" is the {most} level that was tried, so a {beyond} one may be better. Under"
             f" tune in {study.file}, write: {edge.name}: {wider}",
             study.again(),
         )
 
 
-def _wider(tune: Tune, edge: Edge) -> str:
-    """Returns the range or the list to type; empty if there is nothing beyond the edge."""
-    declared = [float(level) for level in tune.levels[edge.name] if is_number(level)]
+def _wider(declared: Space, tune: Tune, edge: Edge) -> str:
+    """Returns the range or the list to type; empty if nothing is allowed beyond it."""
+    numbers = [level for level in tune.levels[edge.name] if is_number(level)]
+    levels = sorted(numbers)
+    whole = all(isinstance(level, int) for level in levels)
     scale = tune.ranges.get(edge.name)
-    if scale is None:
-        return _longer(sorted(declared), edge)
-    low, high = declared
-    if scale == "log":
-        factor = (high / low) ** EXTENSION
-        beyond = low / factor if edge.is_low else high * factor
-    else:
-        width = EXTENSION * (high - low)
-        beyond = low - width if edge.is_low else high + width
-        if edge.is_low and low >= 0:
-            beyond = max(0.0, beyond)
-    if edge.is_low and beyond == low:
-        return ""
-    ends = (
-        (_number(beyond), f"{high:g}") if edge.is_low else (f"{low:g}", _number(beyond))
-    )
-    return f"{{low: {ends[0]}, high: {ends[1]}, scale: {scale}}}"
+    for share in EXTENSIONS:
+        beyond = _beyond(levels, scale, edge, share)
+        level: float = round(beyond) if whole else float(f"{beyond:.{DIGITS}g}")
+        inside = level < levels[0] if edge.is_low else level > levels[-1]
+        if not inside or not _is_allowed(declared, edge.name, level):
+            continue
+        if scale is None:
+            listed = [level, *levels] if edge.is_low else [*levels, level]
+            return f"[{', '.join(map(_text, listed))}]"
+        low, high = (level, levels[-1]) if edge.is_low else (levels[0], level)
+        return f"{{low: {_text(low)}, high: {_text(high)}, scale: {scale}}}"
+    return ""
 
 
-def _longer(levels: Sequence[float], edge: Edge) -> str:
-    """Returns a list with one more level, at the distance or ratio of the last two."""
-    if edge.is_low:
-        last, before = levels[0], levels[1]
-    else:
-        last, before = levels[-1], levels[-2]
+def _beyond(
+    levels: Sequence[float], scale: str | None, edge: Edge, share: float
+) -> float:
+    """Returns a number beyond an edge: a list goes on as its last two levels do.
+
+    Args:
+        share: of the distance to go; the first one is the whole distance.
+    """
+    low, high = levels[0], levels[-1]
+    near, last = (levels[1], low) if edge.is_low else (levels[-2], high)
     ratios = [b / a for a, b in itertools.pairwise(levels) if a > 0]
-    # Levels that grow by ratios are on a logarithmic scale.
-    is_log = len(ratios) == len(levels) - 1 and min(ratios) >= 1.5
-    beyond = last * last / before if is_log else last + (last - before)
-    if edge.is_low and levels[0] >= 0:
-        beyond = max(0.0, beyond)
-    if beyond == last:
-        return ""
-    listed = [f"{level:g}" for level in levels]
-    listed = [_number(beyond), *listed] if edge.is_low else [*listed, _number(beyond)]
-    return f"[{', '.join(listed)}]"
+    is_log = scale == "log" or (
+        # Levels that grow by ratios are on a logarithmic scale.
+        scale is None and len(ratios) == len(levels) - 1 and min(ratios) >= 1.5
+    )
+    if scale is None:
+        share /= EXTENSIONS[0]
+    if is_log:
+        return float(last * (last / near) ** share)
+    beyond = last + share * (last - near)
+    if edge.is_low and low >= 0:
+        return max(0.0, beyond)
+    return beyond
 
 
-def _number(value: float) -> str:
-    return f"{float(f'{value:.{DIGITS}g}'):g}"
+def _is_allowed(declared: Space, name: str, level: Level) -> bool:
+    """Whether a hyperparameter may have a level."""
+    section, _, field = name.partition(".")
+    if section == "recipe":
+        from ablate.space.schema import RecipeForm
+
+        try:
+            RecipeForm.model_validate({field: level})
+        except ValidationError:
+            return False
+        return True
+    if declared.network.trainer:
+        try:
+            trainer = trainer_named(declared.network.trainer)
+        except UnknownName:
+            # The file of the trainer is not loaded.
+            return True
+        return name not in trainer.factors or trainer.factors[name].accepts(level)
+    parameters = factors.parameters(declared.network.backbone)
+    return name not in parameters or parameters[name][1].allowed.accepts(level)
+
+
+def _text(level: float) -> str:
+    """Returns a number as YAML reads it back."""
+    return repr(level)
