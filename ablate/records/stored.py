@@ -50,6 +50,8 @@ class TriedSetting:
     score: float | None
     # The metric of the study; None: not completed.
     value: float | None
+    # Its hash.
+    trial: str
 
 
 @dataclass(frozen=True)

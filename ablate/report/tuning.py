@@ -88,6 +88,8 @@ class TunedRow:
         own: the effect at the settings of each row.
         lost: the number of settings without a score: a trial of theirs diverged, was
             stopped early or was abandoned.
+        different: the number of settings that are different trainings. A row that does
+            not read a hyperparameter has fewer of them.
         gain: the metric at the row's own settings minus that at the settings of row 0;
             None: they are the same, or not trained.
         gain_interval: its interval; None: it has none.
@@ -103,6 +105,7 @@ class TunedRow:
     gain_interval: Estimate | None
     has_setting_of_row_0: bool
     lost: int = 0
+    different: int = 0
 
     def best_score(self, tune: Tune) -> float | None:
         """Returns the best score of a setting; None before the first one."""
@@ -157,6 +160,7 @@ def tuned_rows(
                 gain=mean_of(gains) if gains else None,
                 gain_interval=_interval(gains),
                 lost=_lost(tried, cell.index, scores),
+                different=_different(tried, cell.index),
                 has_setting_of_row_0=bool(
                     cell.index
                     and same.settings
@@ -246,6 +250,13 @@ def _lost(tried: Sequence[TriedSetting], row: int, scores: Mapping[int, float]) 
         setting not in scores and all(trial.status in LOST for trial in trials)
         for setting, trials in by_setting.items()
     )
+
+
+def _different(tried: Sequence[TriedSetting], row: int) -> int:
+    """Returns the number of different trainings among the settings of a row."""
+    own = [trial for trial in tried if trial.row == row and trial.stage == "tuning"]
+    first = min((trial.seed for trial in own), default=0)
+    return len({trial.trial for trial in own if trial.seed == first})
 
 
 def _gains(cell: CellResult, at_row_0: CellResult) -> list[float]:

@@ -75,6 +75,15 @@ def tuning_table(
             " have no score, because a trial diverged, was stopped early or was"
             " abandoned. They count as the worst of the row."
         )
+    for row in rows:
+        if row.different < len(tune.points):
+            trainings = f"only {row.different} different trainings"
+            if row.different == 1:
+                trainings = "one and the same training"
+            notes.append(
+                f"Row {row.cell.index}: its {len(tune.points)} settings are {trainings},"
+                " because the row does not read all of these hyperparameters."
+            )
     own = [row.own for row in rows if row.own]
     notes += [*withheld_notes(own), *generation_notes(results, own)]
     return tabulate(_columns(results, tune), rows, title=results.question, notes=notes)

@@ -294,6 +294,7 @@ class StudyReader:
                 status=Status(row.status),
                 score=row.score,
                 value=by_trial.get(row.hash),
+                trial=row.hash,
             )
             for row in rows
         ]

@@ -860,6 +860,19 @@ def test_a_range_over_all_numbers_has_settings_everywhere() -> None:
     assert len({point["recipe.lr"] for point in declared.tune.points}) == SETTINGS
 
 
+def test_a_row_that_does_not_read_a_hyperparameter_is_named(
+    run_text: RunText, options: Options
+) -> None:
+    text = LISTED.replace(
+        "factors: {ffn.kernel: [none, 3], value: [none, silu]}",
+        "factors: {recipe.optimizer: [adamw, sgd]}",
+    ).replace("recipe.lr: [1e-4, 1e-3, 1e-2]", "recipe.momentum: [0.8, 0.9, 0.95]")
+    run_text(text)
+    notes = Study("tiny", options.url).effects_table("tuning").notes
+    (note,) = [note for note in notes if "does not read all" in note]
+    assert note.startswith("Row 0: its 3 settings are one and the same training")
+
+
 def test_statuses_count_the_trials_beside_the_table(
     run_text: RunText, options: Options
 ) -> None:
