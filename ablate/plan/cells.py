@@ -250,7 +250,7 @@ class Cells:
         costs = self._costs
         is_own = bool(self._space.network.trainer)
         if not is_own and all(map(_is_free, tune.names)):
-            # Counting each setting anew would take most of the time of a plan.
+            # To count each setting again would take most of the time of a plan.
             costs = lambda architecture: built.cost  # noqa: E731
         built_at = []
         for point in tune.points:
