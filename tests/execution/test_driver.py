@@ -320,8 +320,15 @@ def test_the_rule_sees_the_last_epoch_of_a_trial(
     seen: list[int] = []
 
     class Rule:
-        def add(self, key: str, history: tuple[Epoch, ...], *, early_stop: str) -> None:
-            assert early_stop == "allowed"
+        def add(
+            self,
+            key: str,
+            history: tuple[Epoch, ...],
+            *,
+            early_stop: str,
+            group: str,
+        ) -> None:
+            assert (early_stop, group) == ("allowed", "")
 
         def stops(self, key: str, epochs: tuple[Epoch, ...]) -> bool:
             seen.extend(epoch.number for epoch in epochs)

@@ -149,7 +149,13 @@ def test_a_score_is_that_of_the_held_out_images(
         assert set(cell.settings.values()) == {scores.index(max(scores))}
 
 
-@pytest.mark.parametrize("text", [STUDY, REPEATED], ids=["once", "repeat"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(STUDY, id="once"),
+        pytest.param(REPEATED, id="repeat", marks=pytest.mark.proof),
+    ],
+)
 def test_a_kill_anywhere_changes_nothing(
     text: str,
     run_text: RunText,
