@@ -208,7 +208,7 @@ class Cells:
         numbers = seeds.numbers if self.cells else seeds.of_row_0
         if self._space.tune is None:
             return replace(cell, trials=built.trials(numbers))
-        base = self._base(cell, built)
+        trials = self._base(cell, built).trials(numbers)
         choosing = dict.fromkeys(
             number
             for seed in numbers
@@ -216,9 +216,9 @@ class Cells:
         )
         return replace(
             cell,
-            architecture=base.architecture,
-            trials=base.trials(numbers),
-            base=base.trials(numbers[:1])[0],
+            architecture=trials[0].architecture,
+            trials=trials,
+            base=trials[0],
             at_settings=tuple(
                 AtSetting(stage="tuning", setting=number, trial=trial)
                 for number, at_setting in enumerate(built_at)
@@ -231,10 +231,8 @@ class Cells:
 
         At the first setting, if it cannot be trained at that recipe.
         """
-        assert cell.cost is not None
-        known = cell.cost
         try:
-            return _build(self._space, cell.levels, lambda architecture: known)
+            return _build(self._space, cell.levels, _same_cost(built.cost))
         except Infeasible:
             return built
 
@@ -251,7 +249,7 @@ class Cells:
         is_own = bool(self._space.network.trainer)
         if not is_own and all(map(_is_free, tune.names)):
             # To count each setting again would take most of the time of a plan.
-            costs = lambda architecture: built.cost  # noqa: E731
+            costs = _same_cost(built.cost)
         built_at = []
         for point in tune.points:
             place = f"row {cell.index} at {_text(point)}"
@@ -289,6 +287,11 @@ def _is_free(name: str) -> bool:
     """Whether no level of a factor changes the cost of a network."""
     # Networks are counted in evaluation mode, in which nothing is dropped.
     return name.startswith(("recipe.", "drop."))
+
+
+def _same_cost(cost: Cost) -> Costs:
+    """Returns what counts the cost of networks that all have the same one."""
+    return lambda architecture: cost
 
 
 def _other_cost(cost: Cost, other: Cost) -> str:

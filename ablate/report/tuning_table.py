@@ -20,6 +20,7 @@ from ablate.report.tuning import (
     sensitivity,
     tuned_rows,
 )
+from ablate.report.verdicts import Estimate
 from ablate.report.wording import (
     generation_notes,
     interval_text,
@@ -156,26 +157,10 @@ def _columns(results: StudyResults, tune: Tune) -> list[Column[TunedRow]]:
 
 def _difference_columns(metric: Metric) -> list[Column[TunedRow]]:
     return [
-        Column(
-            "at_row_0",
-            lambda row: row.at_row_0.mean if row.at_row_0 else None,
-            heading="Δ at row 0's setting",
-            text=lambda row: _difference(row.at_row_0, metric),
-            right=True,
-            kind=float | None,
+        *_effect_columns(
+            "at_row_0", "Δ at row 0's setting", lambda row: row.at_row_0, metric
         ),
-        _end("at_row_0_low", lambda row: row.at_row_0),
-        _end("at_row_0_high", lambda row: row.at_row_0),
-        Column(
-            "own",
-            lambda row: row.own.mean if row.own else None,
-            heading="Δ at own setting",
-            text=lambda row: _difference(row.own, metric),
-            right=True,
-            kind=float | None,
-        ),
-        _end("own_low", lambda row: row.own),
-        _end("own_high", lambda row: row.own),
+        *_effect_columns("own", "Δ at own setting", lambda row: row.own, metric),
         Column(
             "gain",
             lambda row: row.gain,
@@ -185,16 +170,8 @@ def _difference_columns(metric: Metric) -> list[Column[TunedRow]]:
             kind=float | None,
             about="own setting minus that of row 0",
         ),
-        Column(
-            "gain_low",
-            lambda row: row.gain_interval.low if row.gain_interval else None,
-            kind=float | None,
-        ),
-        Column(
-            "gain_high",
-            lambda row: row.gain_interval.high if row.gain_interval else None,
-            kind=float | None,
-        ),
+        _end("gain_low", lambda row: row.gain_interval),
+        _end("gain_high", lambda row: row.gain_interval),
         Column(
             "verdict",
             lambda row: str(row.own.verdict) if row.own else None,
@@ -205,15 +182,47 @@ def _difference_columns(metric: Metric) -> list[Column[TunedRow]]:
     ]
 
 
-def _end(name: str, effect_of: Callable[[TunedRow], Effect | None]) -> Column[TunedRow]:
+def _effect_columns(
+    name: str,
+    heading: str,
+    effect_of: Callable[[TunedRow], Effect | None],
+    metric: Metric,
+) -> list[Column[TunedRow]]:
+    """Returns the columns of a difference from row 0 with its interval."""
+
+    def mean(row: TunedRow) -> float | None:
+        effect = effect_of(row)
+        return effect.mean if effect else None
+
+    def estimate(row: TunedRow) -> Estimate | None:
+        effect = effect_of(row)
+        return effect.estimate if effect else None
+
+    return [
+        Column(
+            name,
+            mean,
+            heading=heading,
+            text=lambda row: _difference(effect_of(row), metric),
+            right=True,
+            kind=float | None,
+        ),
+        _end(f"{name}_low", estimate),
+        _end(f"{name}_high", estimate),
+    ]
+
+
+def _end(
+    name: str, estimate_of: Callable[[TunedRow], Estimate | None]
+) -> Column[TunedRow]:
     """Returns the column of one end of an interval, which its name ends with."""
     end = name.rpartition("_")[2]
-
-    def value(row: TunedRow) -> float | None:
-        effect = effect_of(row)
-        return getattr(effect.estimate, end, None) if effect else None
-
-    return Column(name, value, kind=float | None, about="95 % interval")
+    return Column(
+        name,
+        lambda row: getattr(estimate_of(row), end, None),
+        kind=float | None,
+        about="95 % interval",
+    )
 
 
 def _difference(effect: Effect | None, metric: Metric) -> str:

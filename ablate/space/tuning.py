@@ -259,7 +259,7 @@ def _points(
         name: _axis(context, name, declared)
         for name, declared in form.hyperparameters.items()
     }
-    points = _drawn(axes, shares(len(axes), form.settings), form.settings)
+    points = _drawn(axes, shares(len(axes)), form.settings)
     if len(points) < form.settings:
         context.wrong(
             ("tune", "settings"),
@@ -309,7 +309,7 @@ def _axis(context: Context, name: str, declared: RangeForm | Sequence[Level]) ->
     return _Range(low, high, declared.scale, whole=whole)
 
 
-def _random(axes: int, settings: int) -> Iterator[Sequence[float]]:
+def _random(axes: int) -> Iterator[Sequence[float]]:
     """Yields independent points, always the same ones.
 
     More settings thus include the ones before.
@@ -319,7 +319,7 @@ def _random(axes: int, settings: int) -> Iterator[Sequence[float]]:
         yield [generator.random() for _ in range(axes)]
 
 
-def _sobol(axes: int, settings: int) -> Iterator[Sequence[float]]:
+def _sobol(axes: int) -> Iterator[Sequence[float]]:
     """Yields the points of a scrambled Sobol sequence, always the same ones."""
     from scipy.stats import qmc
 

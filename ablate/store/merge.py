@@ -118,7 +118,8 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
             rows_of = _study_rows(source, study["id"])
             _add_to_study(target, study_id, rows_of, tuned=_is_tuned(study))
             _take_lower_level(target, target_studies[study["name"]], study)
-            if study["finished_at"]:
+            # What follows from the choices of both stores is left to the next run.
+            if study["finished_at"] and not _is_tuned(study):
                 target.execute(
                     update(studies)
                     .where(studies.c.id == study_id, studies.c.finished_at.is_(None))

@@ -29,6 +29,11 @@ from tests.conftest import TINY, RunText, Say
 from tests.test_review import curve
 
 FULL = TINY.replace("seeds: 2", "seeds: 3")
+# A study of which every chart can be drawn.
+TUNED = (
+    FULL.replace("digits,", "digits, validation: 0.2,")
+    + "tune: {recipe.weight_decay: {low: 0.01, high: 0.3, scale: log}, settings: 3}\n"
+)
 
 
 @pytest.fixture
@@ -39,8 +44,10 @@ def study(run_text: RunText, options: Options) -> Study:
 
 @pytest.mark.proof
 def test_every_chart_is_drawn_still_and_interactive(
-    study: Study, tmp_path: Path
+    run_text: RunText, options: Options, tmp_path: Path
 ) -> None:
+    run_text(TUNED, SimulatedExecutor(curve))
+    study = Study("tiny", options.url)
     found = study_charts.drawable(study)
     # The chart of a metric needs a factor.
     kinds = set(study_charts.KINDS) - {"metric"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablate.records import CellResult, Tune
+from ablate.records import CellResult, Direction, Tune
 from ablate.report.tuning import (
     Edge,
     TunedRow,
@@ -26,10 +26,10 @@ SCORES = st.lists(
 
 @given(SCORES, st.sampled_from(["max", "min"]))
 def test_the_expected_best_is_the_mean_over_all_choices(
-    scores: list[float], direction: str
+    scores: list[float], direction: Direction
 ) -> None:
     best = max if direction == "max" else min
-    curve = expected_best(scores, direction)  # type: ignore[arg-type]
+    curve = expected_best(scores, direction)
     assert [point.settings for point in curve] == list(range(1, len(scores) + 1))
     for point in curve:
         choices = list(itertools.combinations(scores, point.settings))
