@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from ablate.own import registry
@@ -32,6 +33,14 @@ def named_part(field: str, name: str) -> Any | None:
     return own_part(field, name, built_in)
 
 
+def is_part(field: str, name: str) -> bool:
+    """Whether a name of a field is built in, or declared by a loaded file."""
+    if field == "optimizer" and name in (*ADAMS, "sgd"):
+        return True
+    return name in registry.of_kind(field) or name in _built_in(field)
+
+
+@cache
 def _built_in(field: str) -> Sequence[str]:
     if field == "optimizer":
         # Imports torch and timm, which most plans need not.

@@ -15,7 +15,7 @@ from ablate.errors import (
     unknown,
 )
 from ablate.factors.factor import explain_refusal
-from ablate.learning.named_parts import NAMING
+from ablate.learning.named_parts import NAMING, is_part
 from ablate.learning.recipe_check import name_problem, recipe_problem
 from ablate.records import (
     LONGEST_LEVEL,
@@ -85,12 +85,13 @@ def check_different(
     context: Context, where: Where, name: str, listed: tuple[Level, ...]
 ) -> None:
     """Notes a level that a table could not tell from another one."""
+    by_value: dict[Level, Level] = {}
     by_text: dict[str, Level] = {}
     for index, level in enumerate(listed):
         text = level_text(level)
         # False equals 0 in Python, and in SQL on SQLite.
-        others = [other for other in listed[:index] if other == level]
-        other = others[0] if others else by_text.get(text)
+        other = by_value.get(level, by_text.get(text))
+        by_value.setdefault(level, level)
         by_text.setdefault(text, level)
         if other is None:
             continue
@@ -234,6 +235,9 @@ def _check_backbones(context: Context, where: Where, levels: tuple[Level, ...]) 
 def check_named(context: Context, where: Where, field: str, level: Level) -> None:
     """Checks that a loss, an optimizer, ... is built in, or declared by a user's file."""
     if not isinstance(level, str) or context.form.trainer is not None:
+        return
+    if not is_part(field, level):
+        context.wrong(where, partial(name_problem, field, level))
         return
     problem = name_problem(field, level)
     if not problem and field == "optimizer":
