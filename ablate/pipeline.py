@@ -19,6 +19,7 @@ rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from ablate import execution
 from ablate.errors import DataError, StoreError
 from ablate.machine import provenance
 from ablate.machine.storage import try_out
+from ablate.plan.sizes import refuse_unlike
 from ablate.records import (
     COST_REVISION,
     WITH_RESULT,
@@ -34,6 +36,7 @@ from ablate.records import (
     Space,
     Status,
 )
+from ablate.scheduling.cost_cache import Count
 from ablate.scheduling.jobs import make_order, make_queue
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
@@ -61,6 +64,7 @@ __all__ = [
     "Preview",
     "cost_plan",
     "preview",
+    "previews",
     "resume",
     "run",
     "why_new",
@@ -107,14 +111,35 @@ def preview(
 ) -> Preview:
     """What a run of a space would do. Trains no trial and stores nothing.
 
+    With `across`, it is that of the first size.
+
     Args:
         url: the store; it need not exist.
         probe: time a few training steps if the store holds no times.
     """
+    return previews([declared], url, options, probe=probe)[0]
+
+
+def previews(
+    spaces: Sequence[Space],
+    url: str,
+    options: Options | None = None,
+    *,
+    probe: bool = True,
+) -> list[Preview]:
+    """What a run of a space would do at each of its sizes.
+
+    Args:
+        spaces: the space at each size.
+        url, probe: as for `preview`.
+
+    Raises:
+        AblateError: the sizes do not have the same rows, or do not differ.
+    """
     with Reader(url) if exists(url) else nullcontext() as reader:
         if reader is not None:
-            declared = with_last_until_decided(declared, reader)
-        return make_preview(declared, reader, options or Options(), probe=probe)
+            spaces = [with_last_until_decided(each, reader) for each in spaces]
+        return _previews(spaces, reader, options or Options(), probe=probe)
 
 
 def why_new(shown: Preview, url: str) -> list[str]:
@@ -162,37 +187,74 @@ def run(
         AblateError: the store, the data or the executor cannot do it. No stored result
             is lost.
     """
+    from ablate import space
+
     hooks = hooks or Hooks()
+    spaces = space.at_sizes(declared, file)
     with StoreSession(options.url) as store:
         if store.exists:
-            declared = with_last_until_decided(declared, store.reader)
+            spaces = [with_last_until_decided(each, store.reader) for each in spaces]
         # This also closes an executor that the caller has passed.
         with closing(
             executor or execution.make(options.executor, options.ray_address)
         ) as chosen:
             # Ray starts in the background while the costs of the plan are counted.
-            if not _seems_finished(declared, store):
+            if not all(_seems_finished(each, store) for each in spaces):
                 chosen.prepare(
                     options.cpus, options.gpus, declared.resources, declared.data
                 )
-            preview = _preview_and_create(declared, options, store, chosen)
-            hooks.planned(preview)
-            study_id = _register(preview, file, store)
-            recorder = make_recorder(preview, options, store, hooks)
-            # Whether all trials have been handed out, and all cells proposed.
-            all_handed_out = True
-            if preview.has_work:
-                all_handed_out = _train(
-                    preview, study_id, options, store, chosen, hooks, recorder
+            previews = _previews_and_create(spaces, options, store, chosen)
+            for preview in previews:
+                hooks.planned(preview)
+            # All sizes are declared before the first result.
+            study_ids = [_register(preview, file, store) for preview in previews]
+            outcomes = []
+            for preview, study_id in zip(previews, study_ids, strict=True):
+                recorder = make_recorder(preview, options, store, hooks)
+                hooks.begun(preview)
+                # Whether all trials have been handed out, and all cells proposed.
+                all_handed_out = True
+                if preview.has_work:
+                    all_handed_out = _train(
+                        preview, study_id, options, store, chosen, hooks, recorder
+                    )
+                outcomes.append(
+                    _outcome(
+                        preview, store.reader, recorder, all_handed_out=all_handed_out
+                    )
                 )
-        outcome = _outcome(
-            preview, store.reader, recorder, all_handed_out=all_handed_out
-        )
-        # `register` has cleared `finished_at`, which an earlier run may have set. Failed
-        # trials are left to the next run, but a search has proposed all of its cells.
-        if not outcome.interrupted and not outcome.not_chosen:
-            store.writer.finish(study_id)
-    return outcome
+                # `register` has cleared `finished_at`, which an earlier run may have
+                # set. Failed trials are left to the next run, but a search has proposed
+                # all of its cells.
+                if not outcomes[-1].interrupted and not outcomes[-1].not_chosen:
+                    store.writer.finish(study_id)
+    return _together(outcomes, declared)
+
+
+def _together(outcomes: Sequence[Outcome], declared: Space) -> Outcome:
+    """The outcome of a study, or of all sizes of one."""
+    if declared.across is None:
+        return outcomes[0]
+
+    def total(name: str) -> int:
+        return sum(getattr(outcome, name) for outcome in outcomes)
+
+    def first(name: str) -> str:
+        return next(filter(None, (getattr(each, name) for each in outcomes)), "")
+
+    return Outcome(
+        study=declared.across.ladder,
+        trials=total("trials"),
+        known_before=total("known_before"),
+        trained=total("trained"),
+        failed=total("failed"),
+        unfinished=total("unfinished"),
+        interrupted=any(outcome.interrupted for outcome in outcomes),
+        not_chosen=total("not_chosen"),
+        undiagnosed=total("undiagnosed"),
+        exhausted=first("exhausted"),
+        gave_up=first("gave_up"),
+    )
 
 
 def resume(
@@ -204,8 +266,9 @@ def resume(
     """Finishes a study from its stored YAML text.
 
     Args:
-        study: its name; by default the last study that is not finished, or the last
-            one if all are finished.
+        study: its name, with or without its size; by default the last study that is
+            not finished, or the last one if all are finished. All of its sizes are
+            finished.
 
     Raises:
         UnknownName: the store has no such study.
@@ -213,7 +276,7 @@ def resume(
     """
     with Reader(options.url) as reader:
         if study:
-            status = reader.studies.get(study)
+            status = reader.studies.of_any_size(study)
         else:
             archived = Notes(notes_file(options.url, options.runs)).archived()
             stored = reader.studies.all()
@@ -260,32 +323,54 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
     )
 
 
-def _preview_and_create(
-    declared: Space,
+def _previews_and_create(
+    spaces: Sequence[Space],
     options: Options,
     store: StoreSession,
     executor: execution.Executor,
-) -> Preview:
-    """The preview. Creates the store afterwards if there is none.
+) -> list[Preview]:
+    """The preview of each size. Creates the store afterwards if there is none.
 
     A space that is refused thus leaves nothing behind.
     """
-    count = executor.count
-    preview = make_preview(
-        declared, store.reader_if_any, options, probe=False, count=count
-    )
+
+    def made() -> list[Preview]:
+        return _previews(
+            spaces, store.reader_if_any, options, probe=False, count=executor.count
+        )
+
+    previews = made()
     # On a cluster, the nodes have the data.
-    if executor.reads_data and not options.ray_address and preview.data_problem:
-        raise DataError(preview.data_problem)
+    problems = [preview.data_problem for preview in previews if preview.data_problem]
+    if executor.reads_data and not options.ray_address and problems:
+        raise DataError(problems[0])
     if not store.exists:
         try_out(options.checkpoints)
     if not store.exists and store.create():
         # `create` is true if another driver has stored studies meanwhile. The
-        # preview is then out of date.
-        preview = make_preview(
-            declared, store.reader, options, probe=False, count=count
-        )
-    return preview
+        # previews are then out of date.
+        previews = made()
+    return previews
+
+
+def _previews(
+    spaces: Sequence[Space],
+    reader: Reader | None,
+    options: Options,
+    *,
+    probe: bool,
+    count: Count | None = None,
+) -> list[Preview]:
+    """The preview of each size.
+
+    Raises:
+        AblateError: the sizes do not have the same rows, or do not differ.
+    """
+    previews = [
+        make_preview(each, reader, options, probe=probe, count=count) for each in spaces
+    ]
+    refuse_unlike([preview.plan for preview in previews])
+    return previews
 
 
 def _register(preview: Preview, file: str, store: StoreSession) -> int:

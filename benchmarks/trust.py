@@ -20,6 +20,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import across
 import numpy as np
 import tuning
 from factor_effects import (
@@ -356,6 +357,7 @@ def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
     yield from study_proofs(count)
     yield from row_0_proofs(count // 4)
     yield from tuning.proofs(count // 4)
+    yield from across.proofs(count // 8)
     # Those of seeds until decided take too long: each pattern of seeds is simulated.
     yield from image_proofs(users)
     yield from user_proofs(users)
@@ -368,6 +370,7 @@ def printed(which: str, count: int) -> list[Proof]:
         "until decided": until_decided_proofs,
         "row 0": row_0_proofs,
         "tuning": tuning.proofs,
+        "across": across.proofs,
         "images": image_proofs,
         "users": user_proofs,
     }
@@ -878,6 +881,7 @@ def main() -> int:
         "until decided": arguments.count // 2,
         "row 0": arguments.count,
         "tuning": arguments.count,
+        "across": arguments.count // 5,
         "images": arguments.users,
         "users": arguments.users,
     }

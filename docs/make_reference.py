@@ -27,7 +27,7 @@ from ablate.families import families
 from ablate.records import MOST_WHOLE, Recipe
 from ablate.report.summary import level_text
 from ablate.space.recipes import RECIPES
-from ablate.space.schema import TuneForm, json_schema
+from ablate.space.schema import AcrossForm, TuneForm, json_schema
 
 FOLDER = Path(__file__).parent / "reference"
 NOTE = "<!-- Written by `make reference`; do not edit. -->"
@@ -58,6 +58,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "rows": "rows: [{}, {shortcuts.count: 1}, {shortcuts.count: 2, shortcuts.b: 1}]",
         "strategy": "strategy: {name: tpe, cells: 20}",
         "tune": "tune: {recipe.lr: {low: 3e-4, high: 1e-2, scale: log}, settings: 8}",
+        "across": "across: {size.width: [192, 384]}",
         "published": "published: augvit/table3",
     },
     "How they are trained": {
@@ -81,6 +82,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
     },
 }
 # Forms of a mapping: the key that it stands under, and its schema.
+OPEN = {"TuneForm": TuneForm, "AcrossForm": AcrossForm}
 FORMS = {
     "a range": "RangeForm",
     "backbone": "BackboneForm",
@@ -88,6 +90,7 @@ FORMS = {
     "design": "DesignForm",
     "strategy": "StrategyForm",
     "tune": "TuneForm",
+    "across": "AcrossForm",
     "scheduler": "SchedulerForm",
     "resources": "ResourcesForm",
     "seeds": "SeedsForm",
@@ -222,7 +225,7 @@ def space_page() -> str:
             (f"`{name}`", allowed(value), default(value), value["description"])
             for name, value in schema["$defs"][form]["properties"].items()
             # A mapping may also have the names of factors.
-            if key != "tune" or name in TuneForm.model_fields
+            if form not in OPEN or name in OPEN[form].model_fields
         ]
         parts.append(f"### Keys of {key}")
         parts.append(table(("key", "value", "default", "meaning"), rows))

@@ -64,7 +64,7 @@ def test_a_killed_trial_goes_on_within_the_budget(options: Options) -> None:
         )
     assert run(options, Budget(trials=2)).trained <= 2
     with Reader(options.url) as reader:
-        assert len(reader.costs.used("tiny").trials) == 2
+        assert len(reader.costs.used(["tiny"]).trials) == 2
 
 
 def test_known_results_cost_nothing(options: Options) -> None:
@@ -79,7 +79,7 @@ def test_hours_stop_a_run(options: Options) -> None:
     assert outcome.exhausted == "max_hours 7"
     assert outcome.interrupted
     with Reader(options.url) as reader:
-        used = reader.costs.used("tiny")
+        used = reader.costs.used(["tiny"])
     assert used.seconds / HOUR == 7
     assert used.joules == 700
     again = run(options, Budget(hours=7))
@@ -90,7 +90,7 @@ def test_hours_stop_a_run(options: Options) -> None:
 def test_joules_stop_a_run(options: Options) -> None:
     assert run(options, Budget(joules=450)).exhausted == "max_joules 450"
     with Reader(options.url) as reader:
-        assert reader.costs.used("tiny").joules == 500
+        assert reader.costs.used(["tiny"]).joules == 500
 
 
 def test_a_search_stops_too(options: Options) -> None:
@@ -133,7 +133,7 @@ def test_a_price_is_that_of_the_devices(options: Options) -> None:
     first = run(options, Budget(price=7.0, device_hour=0.5), text)
     assert first.exhausted == "max_price 7"
     with Reader(options.url) as reader:
-        hours = reader.costs.used("tiny").seconds / HOUR
+        hours = reader.costs.used(["tiny"]).seconds / HOUR
     assert 7.0 <= hours * 2 * 0.5 < 8.0
     again = run(options, Budget(price=7.0, device_hour=0.5), text)
     assert (again.trained, again.exhausted) == (0, "max_price 7")

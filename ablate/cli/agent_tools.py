@@ -361,7 +361,10 @@ class Tools:
         if not exists(self.url):
             return budget.Used()
         with Reader(self.url) as reader:
-            return reader.costs.used(study)
+            if not study:
+                return reader.costs.used()
+            sizes = [size.name for size in reader.studies.sizes(study)]
+            return reader.costs.used(sizes or [study])
 
     def _budget(self) -> dict[str, Any]:
         """What is used of each limit."""

@@ -32,7 +32,7 @@ def drawn(
         save_chart,
     )
     from ablate.results.study import Study
-    from ablate.results.study_charts import BY_EPOCH, WITH_METRIC, chart
+    from ablate.results.study_charts import BY_EPOCH, OF_SIZES, WITH_METRIC, chart
 
     ending_of(to, (*FORMS, "html"))
     _check_option(
@@ -46,6 +46,21 @@ def drawn(
     if published and of != "pareto":
         raise AblateError(f"--published goes with --of pareto, not with --of {of}")
     results = Study(study, url)
+    if of == "effects" and results.is_ladder:
+        of = "sizes"
+    if of in OF_SIZES:
+        made = chart(
+            results,
+            of,
+            rows=rows,
+            metric=metric,
+            cost=cost,
+            published=published,
+            by=by,
+            group=group,
+        )
+        save_chart(to, made, FigureStyle(width=width, title=title))
+        return
     curves = [metric.name for metric in results.results().metrics]
     _check_option("--metric", metric, curves, readers=WITH_METRIC, of=of)
     factors = results.results().factors

@@ -57,6 +57,8 @@ class Progress:
         self._digits = 2
         self._sign = 1
         self._word = ""
+        # The size that is trained, if there are several.
+        self._size = ""
         self._until = False
         # The fresh seeds on which a search confirms its best cells.
         self._fresh: frozenset[int] = frozenset()
@@ -94,8 +96,9 @@ class Progress:
         self._metric = space.criterion.measured
         self._digits = space.criterion.compared.digits
         self._sign = 1 if space.criterion.direction == "max" else -1
-        self._trials = {trial.hash: trial for trial in shown.to_train}
+        self._trials |= {trial.hash: trial for trial in shown.to_train}
         self._baseline = space.factors.baseline
+        self._size = f"{space.across.size_text} " if space.across else ""
         self._label(shown.plan.cells)
         left_out = len(shown.not_chosen)
         known = len(shown.plan.trials) - len(shown.to_train) - left_out
@@ -134,8 +137,20 @@ class Progress:
         self._until = space.seeds.looks is not None
         self._tune = space.tune
         self._fresh = frozenset(space.confirmation_seeds)
-        if self._live and (shown.to_train or more):
+        if self._live and self._bars is None and (shown.to_train or more):
             self._start_bars()
+
+    def begun(self, shown: Preview) -> None:
+        """Shows which size trains next."""
+        across = shown.plan.space.across
+        if across is None:
+            return
+        self._size = f"{across.size_text} "
+        self._told.clear()
+        if shown.has_work:
+            self._say(
+                f"{across.size_text}: size {across.number + 1} of {len(across.sizes)}"
+            )
 
     def proposed(self, cells: list[Cell]) -> None:
         """Adds cells that a search has proposed, or that get more seeds."""
@@ -173,7 +188,7 @@ class Progress:
         levels = ", ".join(
             f"{name} = {level_text(level)}" for name, level in point.items()
         )
-        self._say(f"row {cell.index} has chosen {levels}")
+        self._say(f"{self._size}row {cell.index} has chosen {levels}")
 
     def _label(self, cells: Iterable[Cell]) -> None:
         for cell in cells:
@@ -182,7 +197,7 @@ class Progress:
                 for name, level in cell.levels.items()
                 if level != self._baseline.get(name)
             )
-            levels = " ".join(changed) or "baseline"
+            levels = self._size + (" ".join(changed) or "baseline")
             self._labels |= {
                 trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials
             }

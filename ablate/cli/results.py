@@ -271,6 +271,7 @@ class Kind(StrEnum):
     importance = "importance"
     images = "images"
     tuning = "tuning"
+    sizes = "sizes"
 
 
 def effects(
@@ -284,7 +285,8 @@ def effects(
             " contributions: each factor added alone, each factor left out, and Shapley"
             " values. importance: each factor's share of the variance, exact in a"
             " complete grid. images: each row against row 0 on new images. tuning: what"
-            " each row has chosen, and what its own settings change.",
+            " each row has chosen, and what its own settings change. sizes: each row at"
+            " each size, and how its effect changes with size.",
         ),
     ] = Kind.rows,
     margin: Annotated[
@@ -374,6 +376,8 @@ class Drawn(StrEnum):
     metric = "metric"
     tuning = "tuning"
     sensitivity = "sensitivity"
+    sizes = "sizes"
+    scaling = "scaling"
 
 
 def plot(
@@ -460,8 +464,8 @@ def plot(
 ) -> None:
     """Draw effects, interactions, the Pareto front, learning curves and their
     differences from row 0, importance, parallel coordinates, a metric over the levels of
-    a factor, what tuning gains or how sensitive rows are to a hyperparameter, or a
-    diagnostic by layer.
+    a factor, what tuning gains or how sensitive rows are to a hyperparameter, effects
+    (sizes) or the metric (scaling) across sizes, or a diagnostic by layer.
     """
     from ablate.cli.figures import drawn
     from ablate.cli.layers import drawn_layers

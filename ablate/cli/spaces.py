@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -114,20 +115,36 @@ def plan(
     from ablate.errors import DataError
 
     options = pipeline.Options(runs, store, cpus=cpus)
-    declared = space.read(file)
+    spaces = space.read_sizes(file)
     if until_decided is not None:
-        declared = space.until_decided(declared, until_decided)
+        spaces = [space.until_decided(each, until_decided) for each in spaces]
     with busy("counting costs"):
-        shown = pipeline.preview(declared, options.url, options)
-    show(plan_table(shown), form.value)
-    if form == Format.table:
-        _print_outlook(shown, details=details)
-    if why:
-        for line in pipeline.why_new(shown, options.url):
-            # Other formats have stdout to themselves.
-            (say if form == Format.table else tell)(line)
-    if shown.data_problem:
-        raise DataError(shown.data_problem)
+        previews = pipeline.previews(spaces, options.url, options)
+    for shown in previews:
+        show(plan_table(shown), form.value)
+        if form == Format.table:
+            _print_outlook(shown, details=details)
+    if len(previews) > 1 and form == Format.table:
+        print(_all_sizes(previews))
+    for shown in previews:
+        if why:
+            for line in pipeline.why_new(shown, options.url):
+                # Other formats have stdout to themselves.
+                (say if form == Format.table else tell)(line)
+        if shown.data_problem:
+            raise DataError(shown.data_problem)
+
+
+def _all_sizes(previews: Sequence[Preview]) -> str:
+    """Returns the trials and the time of all sizes, in a sentence."""
+    left = sum(len(shown.to_train) for shown in previews)
+    seconds = [shown.seconds for shown in previews if shown.seconds is not None]
+    time = ", in an unknown time"
+    if len(seconds) == len(previews):
+        time = f", about {duration(sum(seconds))}"
+    later = sum(shown.later for shown in previews)
+    more = f", and at most {later} more when rows have chosen" if later else ""
+    return f"{len(previews)} sizes: {left} trials to train{time}{more}."
 
 
 def _print_outlook(shown: Preview, *, details: bool) -> None:

@@ -90,7 +90,11 @@ def _train(start: Any, options: Options, form: Format) -> None:
     with Progress() as progress:
         outcome = start(
             pipeline.Hooks(
-                progress.planned, progress.proposed, progress.event, progress.stop
+                planned=progress.planned,
+                begun=progress.begun,
+                proposed=progress.proposed,
+                event=progress.event,
+                stop=progress.stop,
             )
         )
     study = Study(outcome.study, options.url)
@@ -160,6 +164,9 @@ def _next(study: Study) -> str:
     """Returns the end of the last sentence of a finished run: what to type next."""
     from ablate.report.collapse import is_near_chance
 
+    if study.is_ladder:
+        words = ("--of", "sizes", "--to", "sizes.svg")
+        return f". Next: {advice.command('plot', study.name, *words)}"
     results, _ = study.read()
     if not any(cell.values for cell in results.cells):
         return (

@@ -64,6 +64,7 @@ from ablate.records.recipe import (
 from ablate.records.results import CellResult, Provenance, StudyResults
 from ablate.records.sections import (
     FIRST_TUNING_SEED,
+    Across,
     Arithmetic,
     Claim,
     CostOf,
@@ -131,6 +132,7 @@ __all__ = [
     "UNCOUNTED",
     "VARIED",
     "WITH_RESULT",
+    "Across",
     "Architecture",
     "Arithmetic",
     "AtSetting",

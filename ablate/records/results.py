@@ -9,7 +9,7 @@ from ablate.records.base import Settings
 from ablate.records.generation import Generation
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
-from ablate.records.sections import Looks, Primary, Tune
+from ablate.records.sections import Across, Looks, Primary, Tune
 from ablate.records.trial import VARIED, Source, Status
 
 
@@ -98,6 +98,8 @@ class StudyResults:
     baseline_seeds: int | None = None
     # The nuisance hyperparameters, of which each row has chosen a setting.
     tune: Tune | None = None
+    # The size of the study, if rows are compared at several.
+    across: Across | None = None
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
@@ -18,6 +19,7 @@ from ablate.records.base import (
     level_text,
 )
 from ablate.records.metric import Direction, Metric
+from ablate.records.model import Cost
 from ablate.records.trial import VARIED, Source
 
 # How many of the best cells of a search are confirmed, unless the space says otherwise.
@@ -421,6 +423,85 @@ class Tune:
         return tuple(
             FIRST_TUNING_SEED * number + own for number in range(1, self.seeds + 1)
         )
+
+
+@dataclass(frozen=True)
+class Across:
+    """One size of a ladder: the sizes at which every row is trained.
+
+    Attributes:
+        ladder: the name under which the studies of all sizes are shown.
+        axis: what the size is, such as `size.width`.
+        sizes: all sizes, in the order of the document.
+        number: which of them the study has.
+        per: what is doubled along the sizes.
+    """
+
+    ladder: str = field(metadata={DESCRIPTIVE: True})
+    axis: str
+    sizes: tuple[Level, ...]
+    number: Annotated[int, Ge(0)] = field(metadata={DESCRIPTIVE: True})
+    per: Literal["compute", "params", "number"] = field(metadata={DESCRIPTIVE: True})
+
+    @property
+    def size(self) -> Level:
+        """The size of the study."""
+        return self.sizes[self.number]
+
+    @property
+    def study(self) -> str:
+        """The name of the study: `mine/width-32`."""
+        return self.studies[self.number]
+
+    @property
+    def studies(self) -> list[str]:
+        """The names of the studies of all sizes, in their order."""
+        label = self.axis.rpartition(".")[2]
+        texts = [f"{label}-{level_text(size)}" for size in self.sizes]
+        slugs = [re.sub(r"[^A-Za-z0-9_.-]", "-", text).strip("-.") for text in texts]
+        return [f"{self.ladder}/{slug}" for slug in slugs]
+
+    @property
+    def label(self) -> str:
+        """The last part of the axis, as tables name it: `width`."""
+        return self.axis.rpartition(".")[2].replace("_", " ")
+
+    @property
+    def size_text(self) -> str:
+        """The size with its axis: `width 32`."""
+        return f"{self.label} {level_text(self.size)}"
+
+    @property
+    def unit(self) -> str:
+        """What is doubled along the sizes, in words."""
+        if self.per == "number":
+            return self.label
+        return {"compute": "training compute", "params": "parameters"}[self.per]
+
+    def position(self, cost: Cost | None, images: int | None) -> float | None:
+        """Returns where the size of the study lies on the axis, in units that double.
+
+        Args:
+            cost: that of row 0.
+            images: the images that a training of row 0 sees.
+
+        Returns:
+            FLOPs of all its images in forward passes, parameters, or the number itself;
+            None if it is not known.
+        """
+        if self.per == "number":
+            return float(self.size)
+        if cost is None:
+            return None
+        if self.per == "params":
+            return float(cost.params) or None
+        if not images:
+            return None
+        return float(cost.flops) * images or None
+
+    def texts(self) -> list[str]:
+        """The sizes as text, in the order of the document."""
+        return [level_text(size) for size in self.sizes]
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from ablate.records.base import DESCRIPTIVE, INLINE
 from ablate.records.data import Data
-from ablate.records.recipe import Recipe
+from ablate.records.recipe import LENGTHS, Recipe
 from ablate.records.sections import (
+    Across,
     Claim,
     Criterion,
     Design,
@@ -66,6 +67,8 @@ class Space:
     strategy: Strategy | None = None
     # Hyperparameters that each row has at its own best setting; None: there are none.
     tune: Tune | None = None
+    # The size of this study, and the other sizes; None: there are no sizes.
+    across: Across | None = None
     # Each variant also gets the baseline in the width at which this cost is equal.
     control: Literal["", "iso-params", "iso-flops"] = ""
     diagnostics: Diagnostics = field(
@@ -82,6 +85,24 @@ class Space:
     # Files of the user's parts, as the command that read the space named them. They are
     # for messages; nothing loads them from here.
     parts: tuple[str, ...] = field(default=(), metadata={DESCRIPTIVE: True})
+
+    @property
+    def images_seen(self) -> int | None:
+        """The images that a training of row 0 sees; None if that is not known."""
+        if self.network.trainer or not self.data.images:
+            return None
+        lengths: dict[str, Any] = {
+            name: level
+            for name in LENGTHS
+            if (level := self.factors.baseline.get(f"recipe.{name}")) is not None
+        }
+        recipe = replace(self.recipe, **lengths).in_epochs(self.data.images)
+        return recipe.epochs * self.data.images
+
+    @property
+    def studies(self) -> list[str]:
+        """The names of the studies of all sizes; its own, if it has no sizes."""
+        return self.across.studies if self.across else [self.name]
 
     @property
     def confirmation_seeds(self) -> tuple[int, ...]:

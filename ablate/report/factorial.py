@@ -73,6 +73,13 @@ class Term:
     estimate: Estimate | None
     judged: Judged | None = None
 
+    def without_verdict(self, why: Withheld) -> Term:
+        """Returns the term with its estimate, but without a verdict."""
+        if self.judged is None:
+            return self
+        judged = replace(self.judged, verdict=Verdict.INCONCLUSIVE, withheld=why)
+        return replace(self, judged=judged)
+
 
 class Factorial:
     """The factors of a study, each compared with its baseline level.
@@ -252,7 +259,9 @@ class Factorial:
 
     @cached_property
     def _withheld(self) -> Withheld | None:
-        """Why primary factors get no verdict now, if they get none."""
+        """Why main effects get no verdict now, if they get none."""
+        if self._results.across is not None:
+            return Withheld.ACROSS
         if not primary_factors(self._results.primary):
             return None
         cells = self._cells.values()
@@ -431,10 +440,13 @@ class Factorial:
                 self._level,
             )
         )
-        return [
+        judged = [
             replace(term, judged=next(verdicts)) if term.estimate else term
             for term in terms
         ]
+        if self._results.across is None:
+            return judged
+        return [term.without_verdict(Withheld.ACROSS) for term in judged]
 
     @cached_property
     def _by_cell(self) -> Blocks:

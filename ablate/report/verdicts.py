@@ -85,6 +85,7 @@ class Withheld(StrEnum):
     NOT_CONFIRMED = "not confirmed"
     BUDGET = "beyond the error budget"
     FINAL = "after final seeds"
+    ACROSS = "judged across sizes"
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,7 @@ WITHHELD = {
     " study has no level in the error budget, or a smaller one than p",
     Withheld.FINAL: "no verdict, because the final seeds of an earlier study used the"
     " whole level",
+    Withheld.ACROSS: "no verdict of its own, because it is one of several sizes",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -300,6 +301,9 @@ WITHHELD_NOTES = {
     " level of each study, and the verdicts that stand.",
     Withheld.FINAL: "after final seeds: an earlier study of these comparisons promised"
     " that its seeds are final, so its verdicts used the whole 5 %.",
+    Withheld.ACROSS: "judged across sizes: this study is one size of a ladder, and its"
+    " rows have their verdicts there: `ablate effects` with the name of the ladder, which"
+    " ends before the last /.",
     Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
     " them does not differ.",
 }

@@ -33,6 +33,7 @@ from ablate.text import escape
 
 # The figures of a report below its tables, with their headings.
 FIGURES = {
+    "scaling": "The metric across sizes",
     "interactions": "Interactions",
     "contributions": "Contributions",
     "sensitivity": "Settings that each row tried",
@@ -175,6 +176,9 @@ def _sections(study: Study, compared: bool, interactive: bool) -> list[Section]:
     figures = {of: _figured(of, chart, interactive) for of, chart in drawable.items()}
     nothing = Section("")
     made = []
+    if "sizes" in figures:
+        across = _tabled("Across sizes", study.effects_table("sizes"))
+        made.append(_joined(across, figures["sizes"]))
     if compared:
         verdicts = _tabled("Verdicts", study.effects_table())
         figure = figures.get("effects", nothing)

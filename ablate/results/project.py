@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ablate.errors import AblateError
-from ablate.records import LEVEL, Space, StudyResults
+from ablate.records import LEVEL, Space, StudyResults, base_name
 from ablate.records.primary import CONTROLS, primary_factors
+from ablate.report.across import rows_across
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.error_budget import (
@@ -18,6 +19,7 @@ from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Withheld
 from ablate.results.study import Study
 from ablate.store.reader import Reader
+from ablate.store.studies import StudyStatus
 
 # A study with such a row is not over.
 OPEN = (Withheld.UNFINISHED, Withheld.FAILED)
@@ -31,19 +33,31 @@ def budget_of(url: str) -> ErrorBudget:
     """
     with Reader(url) as reader:
         names = [
-            study.name
+            _tested_as(study)
             for study in sorted(
                 reader.studies.all(),
                 key=lambda study: (study.last_result_at, study.name),
             )
             if study.finished and study.space is not None
         ]
-    tests = [_test(Study(name, url)) for name in names]
+    # The sizes of a ladder are one test, at the place of the last one.
+    last = list(dict.fromkeys(reversed(names)))[::-1]
+    tests = [_test(Study(name, url)) for name in last]
     return error_budget([test for test in tests if test is not None])
+
+
+def _tested_as(study: StudyStatus) -> str:
+    """Returns the name under which a study is tested: that of its ladder, or its own."""
+    across = study.space.across if study.space is not None else None
+    if across is None or study.name != base_name(study.name):
+        return study.name
+    return across.ladder
 
 
 def _test(study: Study) -> StudyTest | None:
     """Returns the family of comparisons of a study; None if it is not over."""
+    if study.is_ladder:
+        return _test_of_ladder(study)
     results, declared = study.read()
     names = primary_factors(results.primary)
     if names:
@@ -63,6 +77,20 @@ def _test(study: Study) -> StudyTest | None:
     if any(effect.withheld in OPEN for effect in control_gains):
         return None
     return StudyTest(name=study.name, p_values=_of_rows(control_gains))
+
+
+def _test_of_ladder(study: Study) -> StudyTest | None:
+    """Returns the family of all rows at all sizes; None if it is not over."""
+    sizes = study.sizes()
+    rows = rows_across(sizes, study.margin(sizes))
+    if any(row.withheld in OPEN for row in rows):
+        return None
+    p_values = {
+        f"row {row.row}": min(at.judged.p for at in row.at if at.judged is not None)
+        for row in rows
+        if row.withheld is None and row.trend is not None
+    }
+    return StudyTest(name=study.name, p_values=p_values)
 
 
 def _of_rows(effects: list[Effect]) -> dict[str, float]:

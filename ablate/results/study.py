@@ -18,6 +18,7 @@ from ablate.records import (
     level_text,
 )
 from ablate.records.stored import TriedSetting
+from ablate.report.across import Size
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
 from ablate.report.layer_means import Line, lines
@@ -70,6 +71,57 @@ class Study:
             declared = declared_space(reader.studies.get(self.name))
         return results, declared
 
+    def sizes(self) -> list[Size]:
+        """Returns all sizes of the ladder that has this name, or this study.
+
+        Raises:
+            AblateError: there is no such ladder.
+        """
+        with Reader(self.store) as reader:
+            stored = reader.studies.sizes(self.name)
+            if not stored:
+                # It raises if there is no such study either.
+                space = reader.studies.get(self.name).space
+                if space is not None and space.across is not None:
+                    stored = reader.studies.sizes(space.across.ladder)
+            spaces = {study.name: declared_space(study) for study in stored}
+            results = {name: reader.studies.results(name) for name in spaces}
+        sizes = []
+        for name, space in spaces.items():
+            across, cells = space.across, results[name].cells
+            if across is None or not cells:
+                continue
+            position = across.position(cells[0].cost, space.images_seen)
+            if position is not None:
+                sizes.append(Size(across, results[name], position))
+        if len(sizes) < 2:
+            raise AblateError(
+                f"{self.name} has one size; to train every row at several, add to its"
+                " file: across: {size.width: [16, 24, 32, 48]}"
+            )
+        return sizes
+
+    @property
+    def is_ladder(self) -> bool:
+        """Whether this is the name of several sizes, and not that of a study."""
+        with Reader(self.store) as reader:
+            return bool(reader.studies.sizes(self.name))
+
+    def _across(self, margin: float | None) -> Table:
+        """Returns the effects of rows along all sizes."""
+        from ablate.report.across_table import across_table
+
+        sizes = self.sizes()
+        return across_table(sizes, self.margin(sizes) if margin is None else margin)
+
+    def margin(self, sizes: Sequence[Size]) -> float:
+        """Returns the margin of a ladder: that of its first size.
+
+        Args:
+            sizes: those of the ladder.
+        """
+        return Study(sizes[0].results.name, self.store).declared().criterion.margin
+
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.
 
@@ -77,6 +129,8 @@ class Study:
             published: show the paper's top-1 in its own column.
             group: a factor; rows with the same level of it are grouped.
         """
+        if self.is_ladder:
+            return self._across(None)
         results, declared = self.read()
         printed = self.published() if published else None
         return results_table(
@@ -168,7 +222,7 @@ class Study:
 
         Args:
             of: rows, controls, factors, interactions, contributions, importance,
-                images or tuning.
+                images, tuning or sizes. Of the name of several sizes: sizes.
             margin: least difference that matters; by default that of the space.
 
         Raises:
@@ -176,6 +230,8 @@ class Study:
         """
         from ablate.report import effects_table as tables
 
+        if of == "sizes" or (of == "rows" and self.is_ladder):
+            return self._across(margin)
         results, declared = self.read()
         least = declared.criterion.margin if margin is None else margin
         if of in ("importance", "images"):
@@ -387,7 +443,8 @@ class Study:
 
         Args:
             of: effects, factors, interactions, contributions, pareto, curves,
-                differences, importance, parallel, metric, tuning or sensitivity.
+                differences, importance, parallel, metric, tuning, sensitivity, sizes
+                or scaling.
             rows: for curves and differences: the rows to draw; by default all.
             metric: for curves, differences and metric: one of the study's metrics; by
                 default that of the study.
@@ -449,9 +506,15 @@ class Study:
             )
 
     def frame(self) -> pd.DataFrame:
-        """Returns one row per cell and seed; factors, metrics and costs are columns."""
+        """Returns one row per cell and seed; factors, metrics and costs are columns.
+
+        Of the name of several sizes, it has the rows of all of them, and the first
+        column is the size.
+        """
         import pandas as pd
 
+        if self.is_ladder:
+            return self._frame_of_sizes()
         columns, rows = self.wide()
         frame = pd.DataFrame(rows, columns=columns)
         try:
@@ -468,6 +531,17 @@ class Study:
             if kinds <= {int, type(None)} and all(value % 1 == 0 for value in measured):
                 frame[name] = pd.array(values, dtype="Int64")
         return frame
+
+    def _frame_of_sizes(self) -> pd.DataFrame:
+        """Returns the frames of all sizes, one below the other."""
+        import pandas as pd
+
+        frames = []
+        for size in self.sizes():
+            frame = Study(size.results.name, self.store).frame()
+            frame.insert(0, column_of(size.across.axis), size.across.size)
+            frames.append(frame)
+        return pd.concat(frames, ignore_index=True)
 
     def pareto(self, objectives: Sequence[str] = (), *, history: bool = False) -> Table:
         """Returns the Pareto front of the study, or its hypervolume cell by cell.

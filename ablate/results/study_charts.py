@@ -9,6 +9,7 @@ from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Space, StudyResults
 from ablate.records.stored import TriedSetting
 from ablate.report import charts
+from ablate.report.across import Size
 from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import Curves, curves_chart, curves_of, differences_chart
 from ablate.report.effect import Effect
@@ -32,11 +33,23 @@ KINDS = (
     "metric",
     "tuning",
     "sensitivity",
+    "sizes",
+    "scaling",
 )
 # Those of which single rows can be drawn.
 BY_EPOCH = ("curves", "differences")
 WITH_METRIC = (*BY_EPOCH, "metric")
+OF_SIZES = ("sizes", "scaling")
 POOLED = ("factors", "interactions", "contributions")
+# The charts that read an argument.
+READERS = {
+    "rows": BY_EPOCH,
+    "metric": WITH_METRIC,
+    "by": ("metric", "sensitivity"),
+    "group": ("metric",),
+    "cost": ("pareto",),
+    "published": ("pareto",),
+}
 
 
 class Drawable(Protocol):
@@ -55,6 +68,10 @@ class Drawable(Protocol):
     def effects(self) -> Sequence[Effect]: ...
 
     def effects_table(self, of: str) -> Table: ...
+
+    def sizes(self) -> list[Size]: ...
+
+    def margin(self, sizes: Sequence[Size]) -> float: ...
 
     def tried(self, results: StudyResults) -> Sequence[TriedSetting]: ...
 
@@ -93,18 +110,21 @@ def chart(
     """
     if of not in KINDS:
         raise UnknownName(unknown("chart", of, KINDS))
-    for name, is_given, readers in (
-        ("rows", rows is not None, BY_EPOCH),
-        ("metric", bool(metric), WITH_METRIC),
-        ("by", bool(by), ("metric", "sensitivity")),
-        ("group", bool(group), ("metric",)),
-        ("cost", cost != "flops", ("pareto",)),
-        ("published", published, ("pareto",)),
-    ):
-        if is_given and of not in readers:
+    given = {
+        "rows": rows is not None,
+        "metric": bool(metric),
+        "by": bool(by),
+        "group": bool(group),
+        "cost": cost != "flops",
+        "published": published,
+    }
+    for name, readers in READERS.items():
+        if given[name] and of not in readers:
             raise AblateError(
                 f"{name} is for {' and '.join(readers)}, not for {of}; leave it out"
             )
+    if of in OF_SIZES:
+        return _chart_of_sizes(study, of)
     results, declared = study.read()
     by_name = {known.name: known for known in results.metrics}
     if metric and metric not in by_name:
@@ -165,6 +185,16 @@ def chart(
         "sensitivity": lambda: sensitivity_chart(results, study.tried(results), by),
     }
     return made[of]()
+
+
+def _chart_of_sizes(study: Drawable, of: str) -> Chart:
+    """Returns a chart of all sizes of a ladder."""
+    from ablate.report.across_table import across_chart, scaling_chart
+
+    sizes = study.sizes()
+    if of == "scaling":
+        return scaling_chart(sizes)
+    return across_chart(sizes, study.margin(sizes))
 
 
 def curves(study: Drawable) -> Curves:

@@ -25,7 +25,9 @@ class Hooks:
     """What the caller hears while a study runs, and how it asks the run to stop.
 
     Attributes:
-        planned: receives the preview before training begins.
+        planned: receives the preview before training begins; with `across`, that of
+            each size.
+        begun: receives the preview of a size when its training begins.
         proposed: receives new cells, and cells that get more seeds, each with the
             trials that are left to train.
         event: receives every event after it is stored.
@@ -33,6 +35,7 @@ class Hooks:
     """
 
     planned: Callable[[Preview], None] = lambda preview: None
+    begun: Callable[[Preview], None] = lambda preview: None
     proposed: Callable[[list[Cell]], None] = lambda cells: None
     event: Callable[[Event], None] = lambda event: None
     stop: Callable[[], bool] = lambda: False
@@ -110,7 +113,7 @@ def _meter(declared: Space, options: Options, store: StoreSession) -> BudgetMete
         return BudgetMeter(options.budget)
     return BudgetMeter(
         budget=options.budget,
-        before=store.reader.costs.used(declared.name),
+        before=store.reader.costs.used(declared.studies),
         devices=declared.resources.devices,
     )
 

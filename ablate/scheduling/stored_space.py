@@ -45,7 +45,7 @@ def validated_space(study: StudyStatus) -> Space:
             f"{study.name} was last run with your own parts; add {options}"
         )
     validated = space.load(study.document, study.file)
-    if study.name == base_name(study.name):
+    if validated.across is None and study.name == base_name(study.name):
         # It may have got another name than its file gives it.
         validated = replace(validated, name=study.name)
     if (

@@ -1,7 +1,15 @@
 """Declarations: YAML documents to `Space` records."""
 
-from ablate.space.load import load, read
+from ablate.space.load import at_sizes, load, load_sizes, read, read_sizes
 from ablate.space.schema import json_schema
 from ablate.space.seeds import until_decided
 
-__all__ = ["json_schema", "load", "read", "until_decided"]
+__all__ = [
+    "at_sizes",
+    "json_schema",
+    "load",
+    "load_sizes",
+    "read",
+    "read_sizes",
+    "until_decided",
+]

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from ablate.errors import SpaceError
 from ablate.own import registry
 from ablate.records import LONGEST_NAME, Space
+from ablate.space.across import at_size, problems_of, read_across
 from ablate.space.cells import (
     read_control,
     read_design,
@@ -46,11 +47,11 @@ from ablate.space.training import (
     warmup_fits,
 )
 from ablate.space.tuning import read_tune
-from ablate.text.document import parse, read_text
+from ablate.text.document import Document, parse, read_text
 
 
 def read(path: Path) -> Space:
-    """The space that a file declares.
+    """The space that a file declares; with `across`, that of the first size.
 
     Raises:
         SpaceError: the file is missing, or has mistakes; each names its line.
@@ -58,8 +59,26 @@ def read(path: Path) -> Space:
     return load(read_text(path), str(path))
 
 
+def read_sizes(path: Path) -> list[Space]:
+    """The spaces that a file declares: one for each size, in their order.
+
+    Without `across`, there is one.
+
+    Raises:
+        SpaceError: the file is missing, or has mistakes; each names its line.
+    """
+    return load_sizes(read_text(path), str(path))
+
+
+def at_sizes(declared: Space, file: str) -> list[Space]:
+    """A space at each of its sizes, in their order; the space alone if it has none."""
+    if declared.across is None:
+        return [declared]
+    return load_sizes(declared.document, file)
+
+
 def load(text: str, file: str) -> Space:
-    """The space that a YAML text declares.
+    """The space that a YAML text declares; with `across`, that of the first size.
 
     Args:
         file: the name of the text in messages; it names the study, unless the text does.
@@ -67,12 +86,43 @@ def load(text: str, file: str) -> Space:
     Raises:
         SpaceError: the text has mistakes; each names its line.
     """
+    return load_sizes(text, file)[0]
+
+
+def load_sizes(text: str, file: str) -> list[Space]:
+    """The spaces that a YAML text declares: one for each size, in their order.
+
+    Without `across`, there is one.
+
+    Args, Raises: as for `load`.
+    """
     document = parse(text, file)
+    if problems := problems_of(document):
+        raise SpaceError(problems)
+    # A document with mistakes has them at each size, so the first one names them.
+    first = _load(document, 0)
+    if first.across is None:
+        return [first]
+    spaces = [first]
+    problems = []
+    for number in range(1, len(first.across.sizes)):
+        try:
+            spaces.append(_load(document, number))
+        except SpaceError as error:
+            problems += error.problems
+    if problems:
+        raise SpaceError(problems)
+    return spaces
+
+
+def _load(document: Document, number: int) -> Space:
+    """The space of a document at one of its sizes."""
+    document = at_size(document, number)
     try:
         form = SpaceForm.model_validate(document.values)
     except ValidationError as error:
         raise SpaceError(shape_problems(document, error)) from None
-    return _read(Context(document, form))
+    return _read(Context(document, form), number)
 
 
 def study_name(file: str) -> str:
@@ -91,8 +141,11 @@ def study_name(file: str) -> str:
     return "/".join(name.strip("-.") or "study" for name in names)
 
 
-def _read(context: Context) -> Space:
+def _read(context: Context, number: int) -> Space:
     """The space of a document, section by section.
+
+    Args:
+        number: that of its size.
 
     Raises:
         SpaceError: some section has a mistake; the error lists them all.
@@ -112,8 +165,10 @@ def _read(context: Context) -> Space:
     check_task(context, task, resources)
     seeds = read_seeds(context)
     criterion = read_criterion(context, factors.levels, task, head)
+    name = _name(context)
+    across = read_across(context, name, number)
     space = Space(
-        name=_name(context),
+        name=across.study if across else name,
         named=form.name is not None,
         document=context.document.text,
         claim=read_claim(context, head),
@@ -122,6 +177,7 @@ def _read(context: Context) -> Space:
         design=design,
         strategy=read_strategy(context, factors.levels),
         tune=read_tune(context, criterion, seeds),
+        across=across,
         control=read_control(context, factors.levels),
         limits=read_limits(context, factors),
         seeds=seeds,

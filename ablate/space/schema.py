@@ -434,6 +434,22 @@ class TuneForm(Form):
         return self.__pydantic_extra__ or {}
 
 
+class AcrossForm(Form):
+    model_config = ConfigDict(extra="allow", strict=True)
+    __pydantic_extra__: dict[str, list[OneLevel]]
+
+    per: Literal["compute", "params", "number"] | None = None
+    """What is doubled along the sizes: the training compute of row 0 (FLOPs of an image x
+    images seen), its parameters, or the number itself. By default the compute; with a
+    trainer of your own the number itself.
+    """
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The sizes by the name of the axis, of which there must be one."""
+        return self.__pydantic_extra__ or {}
+
+
 Bounded = Literal["params", "flops", "flops_paper", "activations", "elementwise"]
 
 
@@ -518,6 +534,11 @@ class SpaceForm(Form):
     """Nuisance hyperparameters, such as recipe.lr: each row, row 0 included, tries the
     same settings of them, and the table shows each row at its own best setting, trained
     on fresh seeds.
+    """
+    across: AcrossForm | None = None
+    """Sizes at which every row is trained: {size.width: [16, 24, 32, 48]}. The axis is a
+    factor, a number of `data` or `recipe`, or `backbone`. Each size is a study, and the
+    verdicts say how the effect of a row changes with size.
     """
     together: list[list[str]] = []
     """Factors whose levels change together: [[a, b]] pairs the first level of a with the
@@ -743,9 +764,12 @@ def json_schema() -> dict[str, Any]:
             "properties": properties_by_name,
             "additionalProperties": False,
         }
-    tune = schema["$defs"]["TuneForm"]
+    tune, across = (schema["$defs"][form] for form in ("TuneForm", "AcrossForm"))
     tune["properties"] |= listed
     tune["additionalProperties"] = False
+    images = {"data.train_images": _listed({"type": "integer", "minimum": 2})}
+    across["properties"] |= listed | images
+    across["additionalProperties"] = False
     properties["task"]["enum"] = list(tasks())
     properties["head"]["anyOf"][0]["enum"] = list(heads())
     names = [family.name for family in families().values() if family.declared]

@@ -57,6 +57,12 @@ def until_decided(space: Space, most: int) -> Space:
             f"{name} {most} and tune exclude each other; in {space.name}, write more"
             f" seeds instead, as in seeds: {most}"
         )
+    if space.across is not None:
+        raise AblateError(
+            f"{name} {most} and across exclude each other: all sizes have the same"
+            f" seeds; in {space.across.ladder}, write more seeds instead, as in seeds:"
+            f" {most}"
+        )
     if space.seeds.final:
         raise AblateError(
             f"{name} {most} adds seeds, and {space.name} declares its seeds as final:"

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.errors import Problem, did_you_mean, shortened
-from ablate.space.schema import RangeForm, SpaceForm, TuneForm
+from ablate.space.schema import AcrossForm, RangeForm, SpaceForm, TuneForm
 from ablate.text.document import Document, Where, unknown_key
 
 
@@ -161,7 +161,7 @@ def _keys_of(where: Where, given: Set[str]) -> list[str]:
     """
     model: Any = SpaceForm
     for part in where:
-        if model is TuneForm and part not in TuneForm.model_fields:
+        if model in (TuneForm, AcrossForm) and part not in TuneForm.model_fields:
             # A hyperparameter: a mapping is its range.
             model = RangeForm
             continue

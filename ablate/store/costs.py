@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Engine, func, select
@@ -71,8 +71,8 @@ class CostReader:
         return None
 
     @patient
-    def used(self, name: str = "") -> Used:
-        """Returns what the runs of a study have used so far; of all, without a name.
+    def used(self, names: Collection[str] = ()) -> Used:
+        """Returns what the runs of studies have used so far; of all, without names.
 
         Trials that were begun in runs of other studies are left out, and so are epochs
         that a trial took over from a shorter one.
@@ -84,8 +84,8 @@ class CostReader:
             .join(studies, studies.c.id == provenance.c.study_id)
             .distinct()
         )
-        if name:
-            begun_here = begun_here.where(studies.c.name == name)
+        if names:
+            begun_here = begun_here.where(studies.c.name.in_(names))
         begun = attempts.alias()
         # A trial that goes on from a shorter one starts at a later epoch; the epochs before
         # that one were paid for by the shorter trial.

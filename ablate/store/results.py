@@ -26,7 +26,7 @@ from ablate.records import (
 from ablate.store.comparisons import fresh_seeds
 from ablate.store.lineages import standing_of
 from ablate.store.rows import check_complete, check_metric, check_rows
-from ablate.store.space_data import chance_of, metrics_of, tune_of
+from ablate.store.space_data import across_of, chance_of, metrics_of, tune_of
 from ablate.store.sql_tables import (
     all_cell_trials,
     architectures,
@@ -181,6 +181,7 @@ def read_results(
         confirmation_seeds=tuple(sorted(fresh)),
         baseline_seeds=space.get("baseline_seeds"),
         tune=tune_of(space),
+        across=across_of(space),
         vary=tuple(space.get("vary") or VARIED),
         labels=space.get("labels") or {},
         chance=chance_of(study["space"], study["metric"]),

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import METRIC_NAME, Metric, Space, Tune
+from ablate.records import METRIC_NAME, Across, Metric, Space, Tune
 from ablate.records.plain import build
 from ablate.tasks import classification
 
@@ -78,6 +78,13 @@ def tune_of(data: Mapping[str, Any]) -> Tune | None:
     if not data.get("tune"):
         return None
     return build(Tune, data["tune"])
+
+
+def across_of(data: Mapping[str, Any]) -> Across | None:
+    """The size of a stored space; None if it has none."""
+    if not data.get("across"):
+        return None
+    return build(Across, data["across"])
 
 
 def chance_of(data: Mapping[str, Any] | None, metric: str) -> float | None:

@@ -15,6 +15,7 @@ from ablate.errors import (
 )
 from ablate.records import (
     WITH_RESULT,
+    Across,
     CorrectImages,
     Level,
     Metric,
@@ -125,6 +126,11 @@ class StudyReader:
                 f"unknown study '{name}'; the newest generation is {base}, and the earlier"
                 f" ones are {', '.join(earlier) or 'none'}"
             )
+        if name not in by_name and (sizes := self.sizes(name)):
+            names = ", ".join(size.name for size in sizes)
+            raise UnknownName(
+                f"{name} has several sizes, each of which is a study; name one: {names}"
+            )
         if name not in by_name:
             raise UnknownName(
                 unknown("study", name, by_name)
@@ -132,6 +138,33 @@ class StudyReader:
                 else f"unknown study '{name}'; the store holds none yet"
             )
         return by_name[name]
+
+    @patient
+    def sizes(self, name: str) -> list[StudyStatus]:
+        """Returns the studies of a ladder as it was last run, in the order of its sizes.
+
+        Args:
+            name: that of the ladder; none if there is no such ladder.
+        """
+        sizes: list[tuple[Across, StudyStatus]] = []
+        for study in self.all():
+            across = study.space.across if study.space is not None else None
+            if across is None or across.ladder != name or "@" in study.name:
+                continue
+            sizes.append((across, study))
+        # The last one is the most recent. A size that was taken out of the file is left.
+        last = [each for each in sizes if each[0].sizes == sizes[-1][0].sizes]
+        return [study for _, study in sorted(last, key=lambda each: each[0].number)]
+
+    @patient
+    def of_any_size(self, name: str) -> StudyStatus:
+        """Returns one study; of a ladder, that of the first size.
+
+        Raises:
+            UnknownName: the store has neither a study nor a ladder of that name.
+        """
+        sizes = self.sizes(name)
+        return sizes[0] if sizes else self.get(name)
 
     @patient
     def names(self) -> dict[int, str]:

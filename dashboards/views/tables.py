@@ -34,7 +34,11 @@ def show_table(study: Shown) -> None:
 
 def show_effects(study: Shown) -> None:
     """Draws the effects of rows or of factors."""
-    kinds = (*KINDS, "tuning") if study.results.tune else KINDS
+    kinds = list(KINDS)
+    if study.results.tune:
+        kinds.append("tuning")
+    if study.results.across:
+        kinds.append("sizes")
     of = choose("Show", kinds, "rows", "of")
     if of == "interactions":
         _show_interaction(study.results)
@@ -42,6 +46,9 @@ def show_effects(study: Shown) -> None:
         show_chart(only(chart(study.name, "effects"), study.rows))
     elif of == "tuning":
         _show_tuning(study.name)
+    elif of == "sizes":
+        show_chart(chart(study.name, "sizes"), key="sizes")
+        show_chart(chart(study.name, "scaling"), key="scaling")
     elif of != "controls":
         show_chart(chart(study.name, of))
     rows = study.rows if of in ("rows", "controls", "tuning") else None

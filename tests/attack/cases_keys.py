@@ -70,6 +70,7 @@ HARMLESS: dict[str, set[str]] = {
     "margin": {"null"},
     "control": {"null"},
     "tune": {"null"},
+    "across": {"null"},
 }
 
 # A policy of RandAugment is tried out only on image files.
@@ -108,6 +109,7 @@ TOP += (
     "control",
     "scheduler",
     "tune",
+    "across",
 )
 
 NESTED: dict[str, tuple[str, ...]] = {
@@ -137,6 +139,7 @@ NESTED: dict[str, tuple[str, ...]] = {
     "diagnostics": ("names", "images", "every"),
     "seeds": ("adaptive", "until_decided", "start", "step", "baseline"),
     "teacher": ("backbone", "weights", "settings"),
+    "across": ("per", "size.depth", "data.train_images"),
     "tune": ("settings", "seeds", "repeat", "draw", "metric", "recipe.lr"),
 }
 # What stands beside a key in its mapping.

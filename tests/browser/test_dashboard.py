@@ -765,6 +765,36 @@ def test_what_tuning_changed(browser: Browser, tuned: Options, width: int) -> No
         context.close()
 
 
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory: pytest.TempPathFactory) -> Options:
+    """A study at two sizes."""
+    options = Options(runs=tmp_path_factory.mktemp("ladder"), executor="inline")
+    text = TINY.replace("width: 16, ", "").replace("seeds: 2", "seeds: 3")
+    text += "across: {size.width: [8, 16]}\n"
+    declared = space.load(text, "ladder.yaml")
+    pipeline.run(declared, "ladder.yaml", options, executor=SimulatedExecutor())
+    return options
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_effects_across_sizes(browser: Browser, ladder: Options, width: int) -> None:
+    with serving.served(ladder) as (address, _):
+        context = browser.new_context(viewport={"width": width, "height": 1400})
+        serving.sign_in(context, address)
+        page = context.new_page()
+        page.set_default_timeout(90_000)
+        expect.set_options(timeout=90_000)
+        page.goto(f"{address}/study?study=ladder%2Fwidth-8&view=effects&of=sizes")
+        # The effects, and the metric.
+        expect(page.locator(".js-plotly-plot")).to_have_count(2)
+        settled(page)
+        expect(page.get_by_text("helps at every size: each size")).to_be_visible()
+        expect(page.get_by_text("This page has an error")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        shot(page, f"dashboard-sizes-{width}")
+        context.close()
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [

@@ -103,9 +103,8 @@ def test_each_key_that_is_off_can_be_switched_on(line: str) -> None:
     )
     if OFF[line] == "tune":
         text = text.replace("data: digits", "data: {name: digits, validation: 0.15}")
-    assert space.load(text, "space.yaml").name == (
-        "my-study" if OFF[line] == "name" else "space"
-    )
+    names = {"name": "my-study", "across": "space/train_images-300"}
+    assert space.load(text, "space.yaml").name == names.get(OFF[line], "space")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +139,7 @@ def test_the_comments_name_every_allowed_word(allowed: str) -> None:
 def test_the_comments_name_no_factor_and_no_diagnostic_that_is_not_there() -> None:
     outside = {
         "data.image_size",
+        "data.train_images",
         *(f"recipe.{name}" for name in get_type_hints(Recipe)),
     }
     named = set(re.findall(r"(?<![\w.])(?:[a-z_]+)\.[a-z_]+\b(?!\w*[.(])", TEXT))

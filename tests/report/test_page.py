@@ -49,8 +49,8 @@ def test_every_chart_is_drawn_still_and_interactive(
     run_text(TUNED, SimulatedExecutor(curve))
     study = Study("tiny", options.url)
     found = study_charts.drawable(study)
-    # The chart of a metric needs a factor.
-    kinds = set(study_charts.KINDS) - {"metric"}
+    # The chart of a metric needs a factor, and those of sizes more than one.
+    kinds = set(study_charts.KINDS) - {"metric", *study_charts.OF_SIZES}
     assert {*found, "differences"} == kinds
     for name in sorted(kinds):
         chart = study_charts.chart(study, name)

@@ -1,0 +1,398 @@
+"""The effects of rows along sizes, as a table with sizes as columns, and as figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ablate.errors import AblateError
+from ablate.records import CellResult, Metric, level_text
+from ablate.report.across import (
+    TREND_SHARE,
+    AtSize,
+    Equal,
+    RowAcross,
+    Size,
+    rows_across,
+)
+from ablate.report.charts import Chart, Series, label
+from ablate.report.numbers import fixed, mean_of, sd_of
+from ablate.report.table import Column, Table, tabulate
+from ablate.report.verdicts import Estimate, Verdict
+from ablate.report.wording import (
+    WITHHELD_NOTES,
+    change_text,
+    generation_notes,
+    interval_text,
+    no_difference,
+    percent,
+)
+
+DECIDED = (Verdict.HELPS, Verdict.HURTS)
+
+
+def across_table(sizes: Sequence[Size], margin: float) -> Table:
+    """Returns a table with one line per row, and a column per size.
+
+    Args:
+        sizes: all sizes of a ladder.
+        margin: the least difference that matters.
+
+    Raises:
+        AblateError: no row is compared with row 0.
+    """
+    rows = _rows(sizes, margin)
+    results, across = sizes[0].results, sizes[0].across
+    metric = results.metric
+    unit = f" in{metric.unit}" if metric.unit else ""
+    level = min(size.results.generation.level for size in sizes)
+    notes = [
+        f"Δ {metric.title.partition(' (')[0]}{unit} at each size: mean difference from"
+        f" row 0 of this size, paired by seed, ± half of its interval, which holds for"
+        f" all rows and sizes at once ({percent(level * (1 - TREND_SHARE))} level). per"
+        f" doubling: the change of the difference when the {across.unit} of row 0"
+        f" doubles, with an interval for all rows at once ({percent(level * TREND_SHARE)}"
+        " level).",
+        "helps at every size: each size is tested at the row's part of the level. The"
+        " noise of a row at a size is estimated from all rows and sizes. "
+        + no_difference(metric, margin, "two one-sided tests, adjusted"),
+        f"= at a size: the factor by which the {across.unit} of row 0 must grow until"
+        " row 0 is as good as the row of this size, with its 95 % interval for this row"
+        " and size alone. Between two sizes, row 0 is taken to lie on the line between"
+        " its means there.",
+    ]
+    reasons = {row.withheld for row in rows}
+    notes += [text for reason, text in WITHHELD_NOTES.items() if reason in reasons]
+    notes += generation_notes(results, [])
+    return tabulate(_columns(sizes), rows, title=results.question, notes=notes)
+
+
+def _rows(sizes: Sequence[Size], margin: float) -> list[RowAcross]:
+    rows = rows_across(sizes, margin)
+    if not rows:
+        raise AblateError(
+            f"{sizes[0].across.ladder} has no row to compare with row 0 at every size"
+        )
+    return rows
+
+
+def sentence(row: RowAcross, sizes: Sequence[Size]) -> str:
+    """Returns what can be said of a row, in one sentence."""
+    if row.withheld is not None:
+        return str(row.withheld)
+    across = sizes[0].across
+    parts = [
+        part for part in (_at_sizes(row, across.label), _trend(row, sizes)) if part
+    ]
+    if not parts:
+        return "inconclusive"
+    worth = _worth(row, across.label, across.unit)
+    return "; ".join([*parts, *([worth] if worth else [])])
+
+
+def _at_sizes(row: RowAcross, label: str) -> str:
+    """Returns the verdicts at the sizes, in words; empty if there is none."""
+    if row.every is not Verdict.INCONCLUSIVE:
+        return f"{row.every} at every size"
+    by_verdict = {
+        verdict: [at for at in row.at if at.verdict is verdict]
+        for verdict in (*DECIDED, Verdict.SAME)
+    }
+    parts = []
+    for verdict, at in by_verdict.items():
+        if len(at) == len(row.at):
+            parts.append(f"{verdict} at every size")
+        elif (
+            verdict is Verdict.SAME and len(at) > 1 and row.at[-len(at) :] == tuple(at)
+        ):
+            parts.append(f"{verdict} from {label} {level_text(at[0].size)} on")
+        elif at:
+            texts = " and ".join(level_text(each.size) for each in at)
+            parts.append(f"{verdict} at {label} {texts}")
+    text = ", ".join(parts)
+    if all(by_verdict[verdict] for verdict in DECIDED):
+        return f"reverses: {text}"
+    return text
+
+
+def _trend(row: RowAcross, sizes: Sequence[Size]) -> str:
+    """Returns the trend in words; empty if it may be 0."""
+    if not row.has_trend or row.trend is None:
+        return ""
+    results = sizes[0].results
+    rises = (row.trend.value > 0) == (results.direction == "max")
+    verdicts = {at.verdict for at in row.at} | {row.every}
+    if Verdict.HELPS in verdicts and Verdict.HURTS not in verdicts:
+        how = "helps more" if rises else "helps less"
+    elif Verdict.HURTS in verdicts and Verdict.HELPS not in verdicts:
+        how = "hurts less" if rises else "hurts more"
+    else:
+        how = "gains" if rises else "loses"
+    return (
+        f"{how} as size grows: {interval_text(row.trend, results.metric)} per doubling of"
+        f" {sizes[0].across.unit}"
+    )
+
+
+def _worth(row: RowAcross, label: str, unit: str) -> str:
+    """Returns what the row is worth at the largest inner size with a verdict."""
+    for at in reversed(row.at[1:-1]):
+        equal = at.equal
+        if at.verdict not in DECIDED or equal is None or equal.factor is None:
+            continue
+        return (
+            f"worth {equal.factor:.2g} times the {unit} at {label}"
+            f" {level_text(at.size)} ({_ends(equal)})"
+        )
+    return ""
+
+
+def equal_text(equal: Equal | None) -> str:
+    """Returns a factor with its interval, as `1.4 (1.2 to 1.7)`."""
+    if equal is None:
+        return ""
+    if equal.factor is None:
+        return _ends(equal)
+    return f"{equal.factor:.2g} ({_ends(equal)})"
+
+
+def _ends(equal: Equal) -> str:
+    if equal.low is not None and equal.high is not None:
+        return f"{equal.low:.2g} to {equal.high:.2g}"
+    if equal.low is not None:
+        return f"at least {equal.low:.2g}"
+    if equal.high is not None:
+        return f"at most {equal.high:.2g}"
+    return "not known"
+
+
+def _columns(sizes: Sequence[Size]) -> list[Column[RowAcross]]:
+    results, across = sizes[0].results, sizes[0].across
+    metric = results.metric
+    ordered = sorted(sizes, key=lambda size: size.position)
+    effects = [
+        _effect_column(place, f"Δ {size.across.size_text}", metric)
+        for place, size in enumerate(ordered)
+    ]
+    equals = [
+        _equal_column(place, f"= at {level_text(size.across.size)}")
+        for place, size in enumerate(ordered)
+    ]
+    return [
+        Column("row", lambda row: row.row, heading="row", right=True, kind=int),
+        Column(
+            "change",
+            lambda row: change_text(row.changed),
+            heading="change",
+            text=lambda row: change_text(row.changed, row.labels),
+            kind=str,
+            about="the levels in which the row differs",
+        ),
+        *effects,
+        Column("axis", lambda row: across.axis, kind=str),
+        Column("per", lambda row: across.unit, kind=str),
+        Column(
+            "sizes",
+            lambda row: [_size_data(at) for at in row.at],
+            kind=list[dict[str, Any]],
+            about="the effect at each size",
+        ),
+        Column(
+            "trend",
+            lambda row: row.trend.value if row.trend else None,
+            heading="per doubling",
+            text=lambda row: _plus_minus(row.trend, metric),
+            right=True,
+            kind=float | None,
+            about="the change of the difference per doubling",
+        ),
+        Column("trend_low", lambda row: row.trend.low if row.trend else None),
+        Column("trend_high", lambda row: row.trend.high if row.trend else None),
+        *equals,
+        Column(
+            "verdict",
+            lambda row: sentence(row, ordered),
+            heading="verdict",
+            prose=True,
+            kind=str,
+        ),
+        Column(
+            "withheld",
+            lambda row: str(row.withheld) if row.withheld else None,
+            kind=str | None,
+            about="why there is no verdict",
+        ),
+    ]
+
+
+def _effect_column(place: int, heading: str, metric: Metric) -> Column[RowAcross]:
+    return Column(
+        heading=heading,
+        text=lambda row: _at_text(row.at[place], metric),
+        right=True,
+    )
+
+
+def _equal_column(place: int, heading: str) -> Column[RowAcross]:
+    return Column(
+        heading=heading,
+        text=lambda row: equal_text(row.at[place].equal),
+        right=True,
+        detail=True,
+    )
+
+
+def _at_text(at: AtSize, metric: Metric) -> str:
+    if at.estimate is not None:
+        return _plus_minus(at.estimate, metric)
+    return "" if at.mean is None else fixed(at.mean, metric.digits, signed=True)
+
+
+def _plus_minus(estimate: Estimate | None, metric: Metric) -> str:
+    if estimate is None:
+        return ""
+    half = fixed(estimate.high - estimate.value, metric.digits)
+    return f"{fixed(estimate.value, metric.digits, signed=True)} ±{half}"
+
+
+def _size_data(at: AtSize) -> dict[str, Any]:
+    """Returns the effect at a size as plain data."""
+    estimate, judged, equal = at.estimate, at.judged, at.equal
+    return {
+        "size": at.size,
+        "position": at.position,
+        "n": at.n,
+        "difference": at.mean,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+        "p_adjusted": judged.p if judged else None,
+        "p_same": judged.p_same if judged else None,
+        "verdict": str(at.verdict),
+        "equal": equal.factor if equal else None,
+        "equal_low": equal.low if equal else None,
+        "equal_high": equal.high if equal else None,
+    }
+
+
+def across_chart(sizes: Sequence[Size], margin: float) -> Chart:
+    """Draws the effect of each row along the sizes, with its simultaneous band.
+
+    Raises:
+        AblateError: no row has two seeds or more at every size.
+    """
+    rows = [row for row in _rows(sizes, margin) if row.trend is not None]
+    if not rows:
+        raise AblateError(
+            f"{sizes[0].across.ladder}: no row shares two seeds with row 0 at every size"
+            " yet"
+        )
+    results, across = sizes[0].results, sizes[0].across
+    scale = _scale(sizes)
+    series = [
+        _series(
+            f"{row.row}: {change_text(row.changed, row.labels)}",
+            row,
+            scale,
+        )
+        for row in rows
+    ]
+    return Chart(
+        title=results.question,
+        x=_axis(sizes, scale),
+        y=f"Δ {results.metric.title}",
+        series=series,
+        form="lines",
+        zero=True,
+        log_x=True,
+        ticks_x=_ticks(sizes, scale),
+        note="Lines: difference from row 0 of the same size. Bands: intervals that hold"
+        f" for all rows and sizes at once. Sizes: {across.label}"
+        f" {', '.join(across.texts())}.",
+    )
+
+
+def _series(name: str, row: RowAcross, scale: float) -> Series:
+    points = [(at, at.estimate) for at in row.at if at.estimate is not None]
+    return Series(
+        name=name,
+        x=[at.position / scale for at, _ in points],
+        y=[estimate.value for _, estimate in points],
+        low=[estimate.low for _, estimate in points],
+        high=[estimate.high for _, estimate in points],
+        keys=[row.row] * len(points),
+        joined=True,
+    )
+
+
+def scaling_chart(sizes: Sequence[Size]) -> Chart:
+    """Draws the metric of each row along the sizes of row 0.
+
+    Raises:
+        AblateError: no row has a result at every size.
+    """
+    ordered = sorted(sizes, key=lambda size: size.position)
+    results = ordered[0].results
+    scale = _scale(sizes)
+    series = []
+    for number, cell in enumerate(results.cells):
+        cells = [size.results.cells[number] for size in ordered]
+        if cell.same_as is None and all(each.values for each in cells):
+            name = f"{cell.index}: {label(results, cell)}"
+            series.append(_metric_series(ordered, cells, name, scale))
+    if not series:
+        raise AblateError(
+            f"{ordered[0].across.ladder}: no row has a result at every size yet"
+        )
+    return Chart(
+        title=results.question,
+        x=_axis(sizes, scale),
+        y=results.metric.title,
+        series=series,
+        form="lines",
+        log_x=True,
+        ticks_x=_ticks(sizes, scale),
+        note="Lines: means over seeds. Bands: one standard deviation.",
+    )
+
+
+def _metric_series(
+    sizes: Sequence[Size], cells: Sequence[CellResult], name: str, scale: float
+) -> Series:
+    means = [mean_of(cell.values.values()) for cell in cells]
+    spreads = [
+        sd_of(cell.values.values()) if len(cell.values) > 1 else 0.0 for cell in cells
+    ]
+    return Series(
+        name=name,
+        x=[size.position / scale for size in sizes],
+        y=means,
+        low=[mean - sd for mean, sd in zip(means, spreads, strict=True)],
+        high=[mean + sd for mean, sd in zip(means, spreads, strict=True)],
+        keys=[cells[0].index] * len(means),
+        joined=True,
+    )
+
+
+def _scale(sizes: Sequence[Size]) -> float:
+    """Returns the power of a thousand in which positions are drawn."""
+    if sizes[0].across.per == "number":
+        return 1.0
+    largest = max(size.position for size in sizes)
+    return float(1000 ** math.floor(math.log10(largest) / 3))
+
+
+def _ticks(sizes: Sequence[Size], scale: float) -> list[float]:
+    return sorted(float(f"{size.position / scale:.3g}") for size in sizes)
+
+
+def _axis(sizes: Sequence[Size], scale: float) -> str:
+    across = sizes[0].across
+    power = f"10^{round(math.log10(scale))} " if scale > 1 else ""
+    if across.per == "compute":
+        return f"training compute of row 0 ({power}FLOPs of forward passes)"
+    if across.per == "params":
+        return (
+            f"parameters of row 0 ({power.strip()})" if power else "parameters of row 0"
+        )
+    return across.label

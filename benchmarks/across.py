@@ -1,0 +1,224 @@
+"""What the verdicts along sizes are worth: `make bench-across`.
+
+Ladders with planted laws: how the effect of a row depends on the size. Counted are false
+statements (a verdict at a size, *at every size*, and the sign of the trend), intervals
+that miss an effect, and how often a statement finds what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from machine import machine_text
+from made_up import MARGIN, NOISE, SEED_SD, Proof, Vector, made, names
+
+from ablate.records import Across
+from ablate.report.across import RowAcross, Size, rows_across, slope_weights
+from ablate.report.verdicts import Verdict
+
+ROWS = 5
+LADDERS = (3, 4, 5)
+SEEDS = (3, 5)
+SIGN = {Verdict.HELPS: 1, Verdict.HURTS: -1}
+# A size has four times the compute of the one before it.
+DOUBLINGS = 2.0
+
+# The effect of a row at a share of the way from the smallest size to the largest one.
+LAWS: dict[str, Callable[[Vector], Vector]] = {
+    "none": np.zeros_like,
+    "constant": lambda way: np.full_like(way, 3 * NOISE),
+    "shrinking": lambda way: 3 * NOISE * (1 - way) + 0.4 * MARGIN * way,
+    "crossing": lambda way: 3 * NOISE * (1 - 2 * way),
+    "growing": lambda way: 4 * NOISE * way,
+    "margin": lambda way: np.full_like(way, MARGIN),
+}
+# Ladders whose rows have laws of their own.
+MIXED, ZERO_ONCE = "one of each", "none at one size, large at the others"
+
+
+def multiples(noise: str, sizes: int) -> Vector:
+    """Standard deviations of a training, as multiples of `NOISE`: cells by sizes."""
+    cells = np.ones((ROWS + 1, sizes))
+    if noise == "falling":
+        return np.asarray(cells * 0.7 ** np.arange(sizes))
+    if noise == "row 0 noisier":
+        cells[0] = 5**0.5
+    elif noise == "one row noisier":
+        cells[1] = 5.0
+    elif noise == "noisier at one size":
+        cells[1, 0] = 5.0
+    elif noise == "its own in each cell":
+        generator = np.random.default_rng(0)
+        return np.exp(generator.uniform(0, np.log(5), cells.shape))
+    return cells
+
+
+NOISES = (
+    "equal",
+    "falling",
+    "row 0 noisier",
+    "one row noisier",
+    "noisier at one size",
+    "its own in each cell",
+)
+
+
+def planted(law: str, sizes: int) -> Vector:
+    """The true effects: rows by sizes."""
+    way = np.linspace(0, 1, sizes)
+    if law == MIXED:
+        laws = ("none", "constant", "shrinking", "crossing", "growing")
+        return np.array([LAWS[each](way) for each in laws])
+    if law == ZERO_ONCE:
+        effects = np.full((ROWS, sizes), 6 * NOISE)
+        for row in range(ROWS):
+            effects[row, row % sizes] = 0
+        return effects
+    return np.array([LAWS[law](way)] * ROWS)
+
+
+@dataclass
+class Counted:
+    """Shares of ladders, and of rows."""
+
+    false: float = 0.0
+    false_same: float = 0.0
+    missed: float = 0.0
+    at_size: float = 0.0
+    every: float = 0.0
+    trend: float = 0.0
+
+
+def ladder(
+    generator: np.random.Generator, effects: Vector, seeds: int, sds: Vector
+) -> list[Size]:
+    """A ladder of made-up studies."""
+    sizes = effects.shape[1]
+    across = Across(
+        ladder="made-up",
+        axis="size.width",
+        sizes=tuple(range(sizes)),
+        number=0,
+        per="number",
+    )
+    shared = generator.normal(0, SEED_SD, (sizes, 1, seeds))
+    noise = generator.normal(0, NOISE, (sizes, ROWS + 1, seeds)) * sds.T[:, :, None]
+    means = np.concatenate([np.zeros((1, sizes)), effects]).T
+    values = 75 + means[:, :, None] + shared + noise
+    return [
+        Size(
+            across=replace(across, number=number),
+            results=made(values[number], names(ROWS + 1)),
+            position=2.0 ** (DOUBLINGS * number),
+        )
+        for number in range(sizes)
+    ]
+
+
+def measured(law: str, sizes: int, seeds: int, noise: str, count: int) -> Counted:
+    """What the statements about ladders of one kind are worth."""
+    effects = planted(law, sizes)
+    weights = slope_weights(DOUBLINGS * np.arange(sizes))
+    slopes = np.round(effects @ weights, 9)
+    generator = np.random.default_rng([sizes, seeds])
+    sds = multiples(noise, sizes)
+    counted = Counted()
+    for _ in range(count):
+        rows = rows_across(ladder(generator, effects, seeds, sds), MARGIN)
+        false = false_same = missed = False
+        for row, truth, slope in zip(rows, effects, slopes, strict=True):
+            false |= _is_false(row, truth, slope)
+            false_same |= any(
+                at.verdict is Verdict.SAME and abs(effect) >= MARGIN
+                for at, effect in zip(row.at, truth, strict=True)
+            )
+            missed |= any(
+                at.estimate is not None
+                and not at.estimate.low <= effect <= at.estimate.high
+                for at, effect in zip(row.at, truth, strict=True)
+            )
+            counted.at_size += sum(at.verdict in SIGN for at in row.at) / sizes / ROWS
+            counted.every += (row.every in SIGN) / ROWS
+            counted.trend += row.has_trend / ROWS
+        counted.false += false
+        counted.false_same += false_same
+        counted.missed += missed
+    return Counted(*(value / count for value in vars(counted).values()))
+
+
+def _is_false(row: RowAcross, truth: Vector, slope: float) -> bool:
+    """Whether a statement that a row differs, or has a trend, is not true."""
+    if any(
+        SIGN[at.verdict] != np.sign(effect)
+        for at, effect in zip(row.at, truth, strict=True)
+        if at.verdict in SIGN
+    ):
+        return True
+    if row.every in SIGN and any(np.sign(truth) != SIGN[row.every]):
+        return True
+    return bool(
+        row.has_trend
+        and row.trend is not None
+        and np.sign(row.trend.value) != np.sign(slope)
+    )
+
+
+def proofs(count: int) -> Iterator[Proof]:
+    """That statements hold 5 %, and intervals 95 %."""
+    for noise, law in (
+        *((noise, "none") for noise in NOISES),
+        ("equal", "margin"),
+        ("equal", ZERO_ONCE),
+        ("noisier at one size", ZERO_ONCE),
+        ("equal", MIXED),
+    ):
+        for sizes, seeds in ((3, 3), (4, 5)):
+            counted = measured(law, sizes, seeds, noise, count)
+            setting = f"{ROWS} rows, {sizes} sizes, {seeds} seeds, {law}, noise {noise}"
+            for promise, share in (
+                ("ladders with a false statement: at most 5 %", counted.false),
+                (
+                    "ladders with a false *no difference*: at most 5 %",
+                    counted.false_same,
+                ),
+                ("ladders with an interval that misses: at most 5 %", counted.missed),
+            ):
+                yield Proof(promise, setting, share, 0.0, 0.05, count)
+
+
+def lines(count: int) -> Iterator[str]:
+    """The tables."""
+    headings = "noise law sizes seeds false same misses one every trend".split()
+    yield f"| {' | '.join(headings)} |"
+    yield "| --- | --- |---:|---:|---:|---:|---:|---:|---:|---:|"
+    laws = (*LAWS, MIXED, ZERO_ONCE)
+    kinds = [("equal", law) for law in laws]
+    kinds += [(noise, law) for noise in NOISES[1:] for law in ("none", ZERO_ONCE)]
+    for noise, law in kinds:
+        for sizes in LADDERS:
+            for seeds in SEEDS:
+                counted = measured(law, sizes, seeds, noise, count)
+                shares = " | ".join(
+                    f"{100 * share:.1f} %" for share in vars(counted).values()
+                )
+                yield f"| {noise} | {law} | {sizes} | {seeds} | {shares} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000, help="ladders per entry")
+    count = parser.parse_args(arguments).count
+    for line in lines(count):
+        print(line, flush=True)
+    print(
+        f"\nCommand: `make bench-across`, {count:,} ladders per entry, {machine_text()}."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,478 @@
+"""Sizes: every row is trained at each, and its effect is judged along all of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ablate import api, space
+from ablate.budget import Budget
+from ablate.errors import AblateError, SpaceError, UnknownName
+from ablate.execution.simulated import SimulatedExecutor
+from ablate.pipeline import Hooks, Options, Outcome, preview, previews, resume, run
+from ablate.records import Epoch, Trial
+from ablate.report.charts import Chart
+from ablate.report.verdicts import Verdict, Withheld
+from ablate.results.project import budget_of
+from ablate.results.study import Study
+from ablate.store.reader import Reader
+from tests.conftest import Killed, Say, killing
+
+STUDY = """
+question: Does a depthwise kernel help at every width?
+backbone: {family: vit, patch_size: 4, depth: 1, heads: 2, mlp_ratio: 2}
+factors: {ffn.kernel: [none, 3], value: [none, silu]}
+design: one-at-a-time
+across: {size.width: [8, 16, 32]}
+seeds: 5
+data: {name: digits, train_images: 200, test_images: 50}
+recipe: {epochs: 2, batch_size: 50, warmup_epochs: 0}
+"""
+AXIS = "size.width: [8, 16, 32]"
+TUNED = STUDY.replace("test_images: 50", "test_images: 50, validation: 0.2") + (
+    "tune: {recipe.lr: [1e-4, 1e-3, 1e-2]}\n"
+)
+WIDTHS = (8, 16, 32)
+STUDIES = ["tiny/width-8", "tiny/width-16", "tiny/width-32"]
+Law = Callable[[str, int], float]
+
+
+def width_of(trial: Trial) -> int:
+    return int(str(trial.architecture.settings["size.width"]))
+
+
+def constant(row: str, width: int) -> float:
+    return {"ffn.kernel": 3.0, "value": 0.0}.get(row, 0.0)
+
+
+def fading(row: str, width: int) -> float:
+    """A kernel helps less with each doubling of the width, and hurts at the largest."""
+    return {"ffn.kernel": {8: 4.0, 16: 0.0, 32: -4.0}[width], "value": 0.0}.get(
+        row, 0.0
+    )
+
+
+def curves(law: Law) -> Callable[[Trial, int], Epoch]:
+    """Trials of which row 0 gains 5 points with each doubling of the width."""
+
+    def curve(trial: Trial, number: int) -> Epoch:
+        width = width_of(trial)
+        names = ("ffn.kernel", "value")
+        row = next((n for n in names if n in trial.architecture.settings), "")
+        noise = random.Random(zlib.crc32(trial.hash.encode())).gauss(0, 0.1)
+        doublings = {8: 0, 16: 1, 32: 2}[width]
+        top1 = 60 + 5 * doublings + law(row, width) + noise
+        return Epoch(
+            number=number,
+            metrics={"train_loss": 1.0, "loss": 1.0, "top1": top1, "top5": 99.0},
+            lr=trial.recipe.lr,
+            seconds=1.0,
+        )
+
+    return curve
+
+
+RunStudy = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run_study(options: Options) -> RunStudy:
+    def run_it(
+        text: str = STUDY, law: Law = constant, hooks: Hooks | None = None
+    ) -> Outcome:
+        declared = space.load(text, "tiny.yaml")
+        executor = SimulatedExecutor(curves(law))
+        return run(declared, "tiny.yaml", options, hooks, executor)
+
+    return run_it
+
+
+@pytest.fixture
+def ladder(options: Options) -> Study:
+    return Study("tiny", options.url)
+
+
+def verdicts(ladder: Study) -> list[str]:
+    return [row["verdict"] for row in ladder.effects_table().data]
+
+
+def test_each_size_is_a_study_that_has_all_rows(
+    run_study: RunStudy, options: Options, ladder: Study
+) -> None:
+    outcome = run_study()
+    assert (outcome.study, outcome.trials, outcome.trained) == ("tiny", 45, 45)
+    with Reader(options.url) as reader:
+        assert [study.name for study in reader.studies.sizes("tiny")] == STUDIES
+    for name, width in zip(STUDIES, WIDTHS, strict=True):
+        results, declared = Study(name, options.url).read()
+        assert declared.factors.fixed["size.width"] == width
+        assert [len(cell.values) for cell in results.cells] == [5, 5, 5]
+    assert [size.across.size for size in ladder.sizes()] == list(WIDTHS)
+    # The training compute of row 0: its FLOPs, times the images that a training sees.
+    for size in ladder.sizes():
+        cost = size.results.cells[0].cost
+        assert cost is not None
+        assert size.position == cost.flops * 2 * 200
+
+
+def test_a_second_run_trains_nothing(run_study: RunStudy) -> None:
+    run_study()
+    again = run_study()
+    assert (again.trained, again.known_before) == (0, 45)
+
+
+def test_a_constant_effect_helps_at_every_size(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    run_study()
+    helps, same = verdicts(ladder)
+    # Row 0 gains 5 points with each doubling of the width, which is more than a doubling
+    # of the compute. So 3 points are worth 2 ** (3 / 5) widths, and more compute.
+    assert helps.startswith("helps at every size; worth ")
+    assert same == "no difference at every size"
+    (row, _) = ladder.effects_table().data
+    for at in row["sizes"]:
+        assert at["low"] < 3 < at["high"]
+    middle = row["sizes"][1]
+    assert middle["equal_low"] < middle["equal"] < middle["equal_high"]
+    # At the largest size, row 0 never gets there.
+    last = row["sizes"][2]
+    assert (last["equal"], last["equal_high"]) == (None, None)
+    assert last["equal_low"] >= 1
+
+
+def test_the_equal_compute_is_where_row_0_reaches_the_row(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    run_study()
+    low, middle, high = ladder.sizes()
+    expected = 2 ** (3 / 5 * (high.doublings - middle.doublings))
+    (row, _) = ladder.effects_table().data
+    assert row["sizes"][1]["equal"] == pytest.approx(expected, rel=0.05)
+    expected = 2 ** (3 / 5 * (middle.doublings - low.doublings))
+    assert row["sizes"][0]["equal"] == pytest.approx(expected, rel=0.05)
+
+
+def test_an_effect_that_turns_reverses_and_has_a_trend(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    run_study(law=fading)
+    reverses, _ = verdicts(ladder)
+    assert reverses.startswith("reverses: helps at width 8, hurts at width 32, ")
+    assert "per doubling of training compute" in reverses
+    (row, _) = ladder.effects_table().data
+    doublings = [size.doublings for size in ladder.sizes()]
+    slope = -8 / (doublings[2] - doublings[0])
+    assert row["trend"] == pytest.approx(slope, rel=0.05)
+    assert row["trend_low"] < row["trend"] < row["trend_high"] < 0
+
+
+def test_an_effect_that_ends_has_no_difference_from_a_size_on(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    run_study(law=lambda row, width: 4.0 if row == "value" and width == 8 else 0.0)
+    same, ends = verdicts(ladder)
+    assert same == "no difference at every size"
+    assert ends.startswith(
+        "helps at width 8, no difference from width 16 on; helps less"
+    )
+
+
+def test_a_lower_loss_is_better(run_study: RunStudy, ladder: Study) -> None:
+    # The loss is 1.0 for every trial, so there is no noise to test against.
+    run_study(STUDY + "metric: {loss: min}\n")
+    assert verdicts(ladder) == ["inconclusive", "inconclusive"]
+
+
+def test_a_size_has_no_verdict_of_its_own(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study()
+    for name in STUDIES:
+        for effect in Study(name, options.url).effects():
+            assert effect.verdict is Verdict.INCONCLUSIVE
+            assert effect.withheld is Withheld.ACROSS
+        table = Study(name, options.url).effects_table("factors")
+        assert {row["verdict"] for row in table.data} == {"inconclusive"}
+
+
+def test_there_is_no_verdict_before_all_sizes_have_ended(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    with pytest.raises(Killed):
+        run_study(hooks=killing(100))
+    assert verdicts(ladder) == ["trials unfinished", "trials unfinished"]
+    run_study()
+    assert verdicts(ladder)[0].startswith("helps at every size")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [STUDY, TUNED], ids=["plain", "tuned"])
+def test_ten_kills_change_no_byte(
+    run_study: RunStudy, options: Options, ladder: Study, tmp_path: Path, text: str
+) -> None:
+    for _ in range(10):
+        with pytest.raises(Killed):
+            run_study(text, hooks=killing(13))
+    run_study(text)
+    other = Options(runs=tmp_path / "other", executor="inline")
+    executor = SimulatedExecutor(curves(constant))
+    run(space.load(text, "tiny.yaml"), "tiny.yaml", other, None, executor)
+    undisturbed = Study("tiny", other.url)
+    for form in ("md", "csv", "json", "html"):
+        assert ladder.table(form) == undisturbed.table(form)
+    assert {size.results.tune is None for size in ladder.sizes()} == {text is STUDY}
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny/width-16", None])
+def test_a_resume_finishes_all_sizes(
+    run_study: RunStudy, options: Options, name: str | None
+) -> None:
+    with pytest.raises(Killed):
+        run_study(hooks=killing(30))
+    outcome = resume(name, options, None, SimulatedExecutor(curves(constant)))
+    assert (outcome.trials, outcome.unfinished) == (45, 0)
+
+
+def test_the_budget_is_that_of_all_sizes(options: Options) -> None:
+    limited = Options(runs=options.runs, executor="inline", budget=Budget(trials=20))
+    declared = space.load(STUDY, "tiny.yaml")
+    executor = SimulatedExecutor(curves(constant))
+    outcome = run(declared, "tiny.yaml", limited, None, executor)
+    assert (outcome.trained, outcome.unfinished) == (20, 25)
+    assert outcome.exhausted == "max_trials 20"
+    again = run(declared, "tiny.yaml", limited, None, SimulatedExecutor())
+    assert again.trained == 0
+
+
+def test_a_size_that_is_added_makes_a_new_generation(
+    run_study: RunStudy, options: Options, ladder: Study
+) -> None:
+    run_study()
+    run_study(STUDY.replace("[8, 16, 32]", "[8, 16]"))
+    with Reader(options.url) as reader:
+        generation = reader.studies.results("tiny/width-8").generation
+    assert generation.number == 2
+    # The ladder has the level of its latest study.
+    assert "0.375 %" in ladder.effects_table().notes[0]
+    assert [size.across.size for size in ladder.sizes()] == [8, 16]
+
+
+def test_a_ladder_is_shown_by_its_name(
+    run_study: RunStudy, options: Options, ladder: Study, say: Say
+) -> None:
+    run_study()
+    where = ("--runs", str(options.runs))
+    for words in (("table", "tiny"), ("effects", "tiny")):
+        code, out, _ = say(*words, *where)
+        assert code == 0
+        assert "helps at every size" in " ".join(out.split())
+    code, out, _ = say(
+        "effects", "tiny/width-8", "--of", "sizes", *where, "--format", "json"
+    )
+    assert code == 0
+    assert [at["size"] for at in json.loads(out)[0]["sizes"]] == list(WIDTHS)
+    code, _, error = say("review", "tiny", *where)
+    assert code == 2
+    assert "name one: tiny/width-8, tiny/width-16, tiny/width-32" in error
+
+
+def test_the_error_budget_counts_a_ladder_once(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study()
+    budget = budget_of(options.url)
+    (line,) = budget.lines
+    assert line.test.name == "tiny"
+    assert line.own == ("row 1",)
+
+
+def test_the_frame_of_a_ladder_has_all_sizes(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    run_study()
+    frame = ladder.frame()
+    assert frame["size.width"].value_counts().to_dict() == dict.fromkeys(WIDTHS, 15)
+    assert len(frame) == 45
+
+
+@pytest.mark.parametrize("of", ["sizes", "scaling"])
+def test_charts_have_a_point_at_each_size(
+    run_study: RunStudy, ladder: Study, of: str
+) -> None:
+    run_study()
+    from ablate.results.study_charts import chart
+
+    drawn = chart(ladder, of)
+    assert isinstance(drawn, Chart)
+    assert len(drawn.series) == (2 if of == "sizes" else 3)
+    assert {len(series.x) for series in drawn.series} == {3}
+    assert "training compute of row 0 (10^6 FLOPs" in drawn.x
+
+
+def test_a_study_without_sizes_says_how_to_get_them(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study(STUDY.replace(f"across: {{{AXIS}}}\n", "fixed: {size.width: 8}\n"))
+    with pytest.raises(AblateError, match=r"add to its file: across: \{size.width:"):
+        Study("tiny", options.url).effects_table("sizes")
+    with pytest.raises(UnknownName):
+        Study("other", options.url).effects_table("sizes")
+
+
+def test_python_gets_the_ladder(tmp_path: Path) -> None:
+    text = STUDY.replace("seeds: 5", "seeds: 2").replace("[8, 16, 32]", "[4, 8]")
+    (tmp_path / "mine.yaml").write_text(text.replace("heads: 2", "heads: 1"))
+    study = api.run(tmp_path / "mine.yaml", runs=tmp_path, executor="inline")
+    assert study.name == "mine"
+    assert len(study.sizes()) == 2
+    assert len(study.effects_table().data) == 2
+
+
+@pytest.mark.parametrize(
+    ("axis", "names"),
+    [
+        ("data.train_images: [100, 200]", ["train_images-100", "train_images-200"]),
+        ("size.depth: [1, 2]", ["depth-1", "depth-2"]),
+        ("recipe.lr: [1e-3, 2e-3], per: number", ["lr-0.001", "lr-0.002"]),
+        ("size.mlp_ratio: [1, 2], per: params", ["mlp_ratio-1", "mlp_ratio-2"]),
+    ],
+)
+def test_an_axis_stands_where_it_belongs(
+    axis: str, names: list[str], options: Options
+) -> None:
+    text = STUDY.replace(AXIS, axis).replace(
+        "{family: vit, patch_size: 4, depth: 1, heads: 2, mlp_ratio: 2}",
+        "{family: vit, patch_size: 4, width: 8, heads: 2}",
+    )
+    if "depth" not in axis:
+        text = text.replace("width: 8,", "width: 8, depth: 1,")
+    if "train_images" in axis:
+        text = text.replace("train_images: 200, ", "")
+    sizes = space.load_sizes(text, "tiny.yaml")
+    assert [each.name for each in sizes] == [f"tiny/{name}" for name in names]
+    shown = previews(sizes, options.url, options, probe=False)
+    hashes = [each.plan.cells[0].trials[0].hash for each in shown]
+    assert len(set(hashes)) == 2
+
+
+def test_a_list_of_backbones_is_an_axis(options: Options) -> None:
+    text = """
+question: q
+factors: {shortcuts.count: [0, 1]}
+across: {backbone: [deit_tiny_patch16_224, deit_small_patch16_224]}
+data: {name: digits, image_size: 224}
+"""
+    sizes = space.load_sizes(text, "tiny.yaml")
+    assert [each.network.backbone for each in sizes] == [
+        "deit_tiny_patch16_224",
+        "deit_small_patch16_224",
+    ]
+    previews(sizes, options.url, options, probe=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (AXIS, "size.width: [8]", "needs a list of 2 to 20 sizes"),
+        (AXIS, "size.width: 8", "needs a list of 2 to 20 sizes"),
+        (AXIS, "size.width: {low: 8, high: 32}", "needs a list of 2 to 20 sizes"),
+        (AXIS, "size.width: [[8], 16]", "needs a list of 2 to 20 sizes"),
+        (AXIS, "", "across has one axis, found 0"),
+        (AXIS, f"{AXIS}, size.depth: [1, 2]", "across has one axis, found 2"),
+        (AXIS, "size.width: [8, 8]", "the level 8 is a duplicate"),
+        (AXIS, "size.width: [8, -3]", "size.width: -3 is not a level"),
+        (AXIS, "size.widht: [8, 16]", "did you mean 'size.width'?"),
+        (AXIS, "size.depth: [1, 2]", "under across and under backbone"),
+        (AXIS, "ffn.kernel: [3, 5]", "under across and under factors"),
+        (AXIS, "recipe.epochs: [1, 2]", "under across and under recipe"),
+        (AXIS, "data.train_images: [1, 2]", "under across and under data"),
+        (AXIS, "data.name: [digits, mnist]", "across: data.name is no size"),
+        (AXIS, "backbone: [a, b]", "under across and under backbone"),
+        (AXIS, f"{AXIS}, per: weight", "'weight' is not allowed"),
+        (
+            AXIS,
+            "recipe.optimizer: [sgd, adamw], per: number",
+            "sizes that are no numbers",
+        ),
+        ("design: one-at-a-time", "strategy: {name: tpe, cells: 4}", "for designs"),
+        ("seeds: 5", "seeds: {until_decided: 9}", "exclude each other"),
+        ("seeds: 5", "seeds: {count: 5, baseline: 9}", "exclude each other"),
+        ("seeds: 5", "seeds: 5\nprimary: [1]", "leave primary out"),
+    ],
+)
+def test_a_mistake_gets_one_message_with_its_line(
+    old: str, new: str, message: str
+) -> None:
+    assert old in STUDY
+    with pytest.raises(SpaceError) as raised:
+        space.load(STUDY.replace(old, new), "tiny.yaml")
+    (problem,) = raised.value.problems
+    assert message in str(problem)
+    assert problem.line in (3, 5, 6, 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        # Two heads need an even width.
+        (
+            "size.width: [8, 9]",
+            "width-9 .*\n.*heads = 2 does not divide size.width = 9",
+        ),
+        ("recipe.lr: [1e-3, 2e-3]", "the same training compute .* write per: number"),
+        ("recipe.lr: [1e-3, 2e-3], per: params", "the same parameters"),
+    ],
+)
+def test_the_plan_refuses_what_cannot_be_compared(
+    axis: str, message: str, options: Options
+) -> None:
+    text = STUDY.replace(AXIS, axis)
+    if "width" not in axis:
+        text = text.replace("patch_size: 4,", "patch_size: 4, width: 8,")
+    with pytest.raises(AblateError, match=message):
+        run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
+    assert not list(options.runs.glob("*.db"))
+
+
+@pytest.mark.parametrize(
+    ("factors", "axis", "message"),
+    [
+        (
+            "drop.path: [0, 0.2]",
+            "size.depth: [2, 1]",
+            r"row 1 \(drop.path = 0.2\) cannot be at size.depth = 1: .*change this size",
+        ),
+        (
+            "shortcuts.count: [0, 1]",
+            "shortcuts.b: [1, 2], per: number",
+            "shortcuts.b changes nothing: row 0 trains the same network at 1 and at 2",
+        ),
+    ],
+)
+def test_sizes_have_the_same_rows_and_differ(
+    factors: str, axis: str, message: str, options: Options
+) -> None:
+    text = f"""
+question: q
+backbone: {{family: vit, patch_size: 4, width: 8, heads: 2}}
+factors: {{{factors}}}
+across: {{{axis}}}
+fixed: {{size.depth: 1}}
+"""
+    if "depth" in axis:
+        text = text.replace("fixed: {size.depth: 1}\n", "")
+    with pytest.raises(AblateError, match=message):
+        run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
+
+
+def test_until_decided_is_refused(options: Options) -> None:
+    declared = space.load(STUDY, "tiny.yaml")
+    with pytest.raises(AblateError, match="across exclude each other"):
+        space.until_decided(declared, 9)
+    assert preview(declared, options.url, options, probe=False).plan.space == declared
