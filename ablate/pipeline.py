@@ -36,6 +36,11 @@ from ablate.records import (
     Space,
     Status,
 )
+from ablate.results.predictions import (
+    refuse_unpredicted,
+    store_predictions,
+    with_predictions,
+)
 from ablate.scheduling.cost_cache import Count
 from ablate.scheduling.jobs import make_order, make_queue
 from ablate.scheduling.options import Options
@@ -172,6 +177,8 @@ def run(
     options: Options,
     hooks: Hooks | None = None,
     executor: execution.Executor | None = None,
+    *,
+    predicted: bool = False,
 ) -> Outcome:
     """Trains the trials of a space that have no result yet, and stores their results.
 
@@ -182,6 +189,7 @@ def run(
     Args:
         file: the name of the space's file, which `resume` and reports show.
         executor: what trains the trials; by default the one that `options` name.
+        predicted: with `across`, train the predicted size instead of the others.
 
     Raises:
         AblateError: the store, the data or the executor cannot do it. No stored result
@@ -194,16 +202,25 @@ def run(
     with StoreSession(options.url) as store:
         if store.exists:
             spaces = [with_last_until_decided(each, store.reader) for each in spaces]
+            spaces = with_predictions(spaces, store.reader)
+        if predicted:
+            refuse_unpredicted(spaces)
         # This also closes an executor that the caller has passed.
         with closing(
             executor or execution.make(options.executor, options.ray_address)
         ) as chosen:
             # Ray starts in the background while the costs of the plan are counted.
-            if not all(_seems_finished(each, store) for each in spaces):
+            due = [each for each in spaces if _has_predicted_size(each) == predicted]
+            if not all(_seems_finished(each, store) for each in due):
                 chosen.prepare(
                     options.cpus, options.gpus, declared.resources, declared.data
                 )
-            previews = _previews_and_create(spaces, options, store, chosen)
+            every = _previews_and_create(spaces, options, store, chosen)
+            previews = [
+                each
+                for each in every
+                if _has_predicted_size(each.plan.space) == predicted
+            ]
             for preview in previews:
                 hooks.planned(preview)
             # All sizes are declared before the first result.
@@ -228,7 +245,14 @@ def run(
                 # all of its cells.
                 if not outcomes[-1].interrupted and not outcomes[-1].not_chosen:
                     store.writer.finish(study_id)
-    return _together(outcomes, declared)
+        outcome = _together(outcomes, declared)
+        if not predicted and not outcome.unfinished and not outcome.failed:
+            store_predictions([each.plan for each in every], study_ids, store)
+    return outcome
+
+
+def _has_predicted_size(declared: Space) -> bool:
+    return declared.across is not None and declared.across.is_predicted
 
 
 def _together(outcomes: Sequence[Outcome], declared: Space) -> Outcome:
@@ -287,8 +311,13 @@ def resume(
                     f" {stored[-1].name}"
                 )
             status = _last_unfinished(listed)
+        across = status.space.across if status.space is not None else None
+        ahead = reader.studies.predicted(across.ladder) if across else None
     declared = validated_space(status)
-    return run(declared, status.file, options, hooks, executor)
+    if ahead is None or ahead.finished:
+        return run(declared, status.file, options, hooks, executor)
+    # The predicted size is begun, so the others are trained.
+    return run(declared, status.file, options, hooks, executor, predicted=True)
 
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:

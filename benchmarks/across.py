@@ -17,7 +17,14 @@ from machine import machine_text
 from made_up import MARGIN, NOISE, SEED_SD, Proof, Vector, made, names
 
 from ablate.records import Across
-from ablate.report.across import RowAcross, Size, rows_across, slope_weights
+from ablate.report.across import (
+    RowAcross,
+    Size,
+    family_of_sizes,
+    rows_across,
+    slope_weights,
+)
+from ablate.report.predict import last_weights, line_weights, predicted
 from ablate.report.verdicts import Verdict
 
 ROWS = 5
@@ -167,8 +174,118 @@ def _is_false(row: RowAcross, truth: Vector, slope: float) -> bool:
     )
 
 
+# The effect of a row by doublings from the smallest size, in points. The first two are
+# the rules that a prediction is made of, the next two lie between them.
+AHEAD: dict[str, Callable[[Vector], Vector]] = {
+    "stays": lambda x: np.full_like(x, 3 * NOISE),
+    "falls along a line": lambda x: 3 * NOISE - 0.4 * x,
+    "fades": lambda x: 3 * NOISE * np.exp(-x),
+    "fades to a half": lambda x: 1.5 * NOISE * (1 + np.exp(-x)),
+    "turns": lambda x: 0.3 * (x - 2) ** 2,
+    "grows ever faster": lambda x: 0.1 * 2.0**x,
+}
+IN_CLASS = tuple(AHEAD)[:4]
+RULES = ("both", "stays", "line")
+
+
+@dataclass
+class Ahead:
+    """Of rows: the share that an interval covers, its half width, and the error."""
+
+    covered: float = 0.0
+    half: float = 0.0
+    error: float = 0.0
+
+
+def ahead(
+    law: str, sizes: int, seeds: int, noise: float, count: int
+) -> dict[str, Ahead]:
+    """What predictions two doublings beyond a ladder of doublings are worth, by rule.
+
+    Args:
+        noise: the standard deviation of a training at a size, as a multiple of that at
+            the size before.
+    """
+    doublings = np.arange(sizes) * 1.0
+    there = doublings[-1] + 2
+    effects = np.array([AHEAD[law](doublings)] * ROWS)
+    truth = float(AHEAD[law](np.array([there]))[0])
+    generator = np.random.default_rng([sizes, seeds])
+    sds = np.ones((ROWS + 1, sizes)) * noise ** np.arange(sizes)
+    weights = {
+        "stays": last_weights(doublings),
+        "line": line_weights(doublings, there),
+    }
+    found = {rule: Ahead() for rule in RULES}
+    for _ in range(count):
+        made_up = [
+            replace(size, position=2.0**number)
+            for number, size in enumerate(ladder(generator, effects, seeds, sds))
+        ]
+        rows, family = family_of_sizes(made_up)
+        assert family is not None, "there is noise"
+        spread = NOISE * noise ** (sizes + 1)
+        new = generator.normal(0, spread, (ROWS + 1, seeds)).mean(axis=1)
+        for number in range(len(rows)):
+            measured = truth + new[number + 1] - new[0]
+            intervals = {}
+            for rule, of_rule in weights.items():
+                each = predicted(
+                    of_rule,
+                    family.mean[number],
+                    family.error[number],
+                    family.freedom[number],
+                )
+                intervals[rule] = (each.low, each.value, each.high)
+            stays, line = intervals["stays"], intervals["line"]
+            intervals["both"] = (
+                min(stays[0], line[0]),
+                (stays[1] + line[1]) / 2,
+                max(stays[2], line[2]),
+            )
+            for rule, (low, value, high) in intervals.items():
+                found[rule].covered += low <= measured <= high
+                found[rule].half += (high - low) / 2
+                found[rule].error += (value - truth) ** 2
+    trials = count * ROWS
+    return {
+        rule: Ahead(
+            each.covered / trials, each.half / trials, (each.error / trials) ** 0.5
+        )
+        for rule, each in found.items()
+    }
+
+
+def lines_ahead(count: int) -> Iterator[str]:
+    """The table of predictions."""
+    headings = "law noise sizes seeds".split()
+    yield f"| {' | '.join([*headings, *RULES])} |"
+    yield "| --- |---:|---:|---:| ---: | ---: | ---: |"
+    for law in AHEAD:
+        for noise in (1.0, 0.8):
+            for sizes, seeds in ((3, 3), (4, 5), (5, 5)):
+                by_rule = ahead(law, sizes, seeds, noise, count)
+                texts = [
+                    f"{100 * each.covered:.0f} % ±{each.half:.1f} ({each.error:.1f})"
+                    for each in (by_rule[rule] for rule in RULES)
+                ]
+                yield f"| {law} | {noise} | {sizes} | {seeds} | {' | '.join(texts)} |"
+
+
 def proofs(count: int) -> Iterator[Proof]:
-    """That statements hold 5 %, and intervals 95 %."""
+    """That statements hold 5 %, and intervals 95 %; predictions 90 %."""
+    for law in IN_CLASS:
+        for noise, (sizes, seeds) in ((1.0, (3, 3)), (0.8, (4, 5))):
+            yield Proof(
+                "effects two doublings beyond the ladder that the prediction covers: at"
+                " least 90 %",
+                f"{ROWS} rows, {sizes} sizes, {seeds} seeds, effect {law}, noise times"
+                f" {noise} at each size",
+                ahead(law, sizes, seeds, noise, count)["both"].covered,
+                0.9,
+                1.0,
+                count,
+            )
     for noise, law in (
         *((noise, "none") for noise in NOISES),
         ("equal", "margin"),
@@ -213,6 +330,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1_000, help="ladders per entry")
     count = parser.parse_args(arguments).count
     for line in lines(count):
+        print(line, flush=True)
+    print()
+    for line in lines_ahead(count):
         print(line, flush=True)
     print(
         f"\nCommand: `make bench-across`, {count:,} ladders per entry, {machine_text()}."

@@ -137,6 +137,15 @@ def plan(
 
 def _all_sizes(previews: Sequence[Preview]) -> str:
     """Returns the trials and the time of all sizes, in a sentence."""
+    *_, last = previews
+    across = last.plan.space.across
+    ahead = ""
+    if across is not None and across.is_predicted:
+        previews = previews[:-1]
+        ahead = (
+            f" The predicted size ({across.size_text}): {len(last.to_train)} trials, with"
+            " --predicted."
+        )
     left = sum(len(shown.to_train) for shown in previews)
     seconds = [shown.seconds for shown in previews if shown.seconds is not None]
     time = ", in an unknown time"
@@ -144,7 +153,7 @@ def _all_sizes(previews: Sequence[Preview]) -> str:
         time = f", about {duration(sum(seconds))}"
     later = sum(shown.later for shown in previews)
     more = f", and at most {later} more when rows have chosen" if later else ""
-    return f"{len(previews)} sizes: {left} trials to train{time}{more}."
+    return f"{len(previews)} sizes: {left} trials to train{time}{more}.{ahead}"
 
 
 def _print_outlook(shown: Preview, *, details: bool) -> None:

@@ -38,6 +38,14 @@ def run(
     file: FileArgument,
     options: Options,
     until_decided: UntilDecidedOption = None,
+    predicted: Annotated[
+        bool,
+        typer.Option(
+            "--predicted",
+            help="With `across`: train the size that is predicted, once the others are"
+            " trained.",
+        ),
+    ] = False,
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -52,13 +60,13 @@ def run(
     declared = space.read(file)
     if until_decided is not None:
         declared = space.until_decided(declared, until_decided)
-    _train(lambda hooks: _run_space(declared, file, options, hooks), options, form)
 
+    def start(hooks: Any) -> Outcome:
+        from ablate import pipeline
 
-def _run_space(declared: Any, file: Path, options: Options, hooks: Any) -> Outcome:
-    from ablate import pipeline
+        return pipeline.run(declared, str(file), options, hooks, predicted=predicted)
 
-    return pipeline.run(declared, str(file), options, hooks)
+    _train(start, options, form)
 
 
 @with_run_options

@@ -32,7 +32,7 @@ def _refuse_unlike_cells(across: Across, first: Cell, other: Cell, number: int) 
     )
     raise AblateError(
         f"across: every row is trained at every size, but row {missing.index} ({levels})"
-        f" cannot be at {across.axis} = {level_text(across.sizes[size])}:"
+        f" cannot be at {across.axis} = {level_text(across.all_sizes[size])}:"
         f" {missing.note or 'its trials differ'}; change this size, or leave the level"
         " out"
     )
@@ -45,7 +45,9 @@ def _is_trained(cell: Cell) -> bool:
 def _refuse_equal_sizes(across: Across, plans: Sequence[Plan]) -> None:
     by_trial: dict[str, str] = {}
     by_position: dict[float, str] = {}
-    for plan, size in zip(plans, across.texts(), strict=True):
+    for plan in plans:
+        at = plan.space.across or across
+        size = level_text(at.size)
         row_0 = plan.cells[0]
         key = row_0.trials[0].hash if row_0.trials else size
         if key in by_trial:
@@ -54,7 +56,6 @@ def _refuse_equal_sizes(across: Across, plans: Sequence[Plan]) -> None:
                 f" {by_trial[key]} and at {size}; name an axis that the model reads"
             )
         by_trial[key] = size
-        at = plan.space.across or across
         position = at.position(row_0.cost, plan.space.images_seen)
         if position is None:
             raise AblateError(
@@ -66,5 +67,11 @@ def _refuse_equal_sizes(across: Across, plans: Sequence[Plan]) -> None:
                 f"across: row 0 has the same {across.unit} at {across.axis} ="
                 f" {by_position[position]} and {size}, so nothing is doubled; write per:"
                 " number, or per: params"
+            )
+        if at.is_predicted and position < max(by_position):
+            raise AblateError(
+                f"across: predict is for a size beyond the others, but row 0 has less"
+                f" {across.unit} at {size} than at {by_position[max(by_position)]}; name"
+                " a larger size"
             )
         by_position[position] = size

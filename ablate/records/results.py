@@ -103,6 +103,11 @@ class StudyResults:
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
 
+    @property
+    def is_judged_across(self) -> bool:
+        """Whether its rows have their verdicts along sizes, and none here."""
+        return self.across is not None and not self.across.is_predicted
+
     def without_extra_seeds(self) -> StudyResults:
         """Returns the study without seeds that only row 0 was declared to have."""
         if self.baseline_seeds is None or len(self.cells) < 2:

@@ -426,6 +426,22 @@ class Tune:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """The effect of a row at a larger size, stated before that size is trained.
+
+    Attributes:
+        row: its number.
+        value: the predicted difference from row 0.
+        low, high: the interval of the mean difference that will be measured there.
+    """
+
+    row: int
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Across:
     """One size of a ladder: the sizes at which every row is trained.
 
@@ -433,8 +449,11 @@ class Across:
         ladder: the name under which the studies of all sizes are shown.
         axis: what the size is, such as `size.width`.
         sizes: all sizes, in the order of the document.
-        number: which of them the study has.
+        number: which of them the study has; their number: the predicted size.
         per: what is doubled along the sizes.
+        predict: a larger size at which effects are predicted; None: there is none.
+        predictions: the predicted effects, once all sizes are trained.
+        predicted_at: when they were stored, in UTC.
     """
 
     ladder: str = field(metadata={DESCRIPTIVE: True})
@@ -442,11 +461,28 @@ class Across:
     sizes: tuple[Level, ...]
     number: Annotated[int, Ge(0)] = field(metadata={DESCRIPTIVE: True})
     per: Literal["compute", "params", "number"] = field(metadata={DESCRIPTIVE: True})
+    predict: Level | None = field(default=None, metadata={DESCRIPTIVE: True})
+    predictions: tuple[Prediction, ...] = field(
+        default=(), metadata={DESCRIPTIVE: True}
+    )
+    predicted_at: str = field(default="", metadata={DESCRIPTIVE: True})
+
+    @property
+    def all_sizes(self) -> tuple[Level, ...]:
+        """The sizes in the order of the document, and the predicted one."""
+        if self.predict is None:
+            return self.sizes
+        return (*self.sizes, self.predict)
+
+    @property
+    def is_predicted(self) -> bool:
+        """Whether the study has the predicted size."""
+        return self.number == len(self.sizes)
 
     @property
     def size(self) -> Level:
         """The size of the study."""
-        return self.sizes[self.number]
+        return self.all_sizes[self.number]
 
     @property
     def study(self) -> str:
@@ -455,9 +491,9 @@ class Across:
 
     @property
     def studies(self) -> list[str]:
-        """The names of the studies of all sizes, in their order."""
+        """The names of the studies of all sizes, the predicted one included."""
         label = self.axis.rpartition(".")[2]
-        texts = [f"{label}-{level_text(size)}" for size in self.sizes]
+        texts = [f"{label}-{level_text(size)}" for size in self.all_sizes]
         slugs = [re.sub(r"[^A-Za-z0-9_.-]", "-", text).strip("-.") for text in texts]
         return [f"{self.ladder}/{slug}" for slug in slugs]
 

@@ -158,13 +158,10 @@ def rows_across(sizes: Sequence[Size], margin: float) -> list[RowAcross]:
     if not numbers:
         return []
     rows = {row: [rows[row] for rows in by_row] for row in numbers}
-    tested = [row for row in numbers if _has_noise(sizes, row)]
+    tested, family = family_of_sizes(sizes)
     # A ladder is a family: rows that have no noise yet, or that were left out, count.
     planned = len(numbers) + max(size.results.generation.left_out for size in sizes)
     level = min(size.results.generation.level for size in sizes)
-    family = None
-    if tested:
-        family = _Family.of([_differences(sizes, row) for row in tested])
     whole = []
     for row in numbers:
         described = _described(sizes, rows[row])
@@ -181,6 +178,24 @@ def rows_across(sizes: Sequence[Size], margin: float) -> list[RowAcross]:
             continue
         whole.append(described)
     return whole
+
+
+def family_of_sizes(sizes: Sequence[Size]) -> tuple[list[int], Family | None]:
+    """Returns the rows that have noise to measure at each size, and their differences.
+
+    Args:
+        sizes: all sizes of a ladder, by position.
+    """
+    rows = [
+        cell.index
+        for cell in sizes[0].results.cells[1:]
+        if cell.same_as is None
+        and cell.role in ("variant", "baseline")
+        and _has_noise(sizes, cell.index)
+    ]
+    if not rows:
+        return [], None
+    return rows, Family.of([_differences(sizes, row) for row in rows])
 
 
 @dataclass(frozen=True)
@@ -209,7 +224,7 @@ class _Level:
 
 
 @dataclass(frozen=True)
-class _Family:
+class Family:
     """The differences of all rows at all sizes; arrays of rows by sizes.
 
     Attributes:
@@ -223,7 +238,7 @@ class _Family:
     freedom: Array
 
     @classmethod
-    def of(cls, differences: Sequence[Sequence[Array]]) -> _Family:
+    def of(cls, differences: Sequence[Sequence[Array]]) -> Family:
         """Returns the family of rows, each with its differences by seed at each size."""
         mean = np.array([[d.mean() for d in row] for row in differences])
         variance = np.array([[d.var(ddof=1) for d in row] for row in differences])
@@ -320,7 +335,7 @@ def _described(sizes: Sequence[Size], by_size: Sequence[Effect]) -> RowAcross:
 
 
 def _judged(
-    row: RowAcross, family: _Family, number: int, sizes: Sequence[Size], may: _Level
+    row: RowAcross, family: Family, number: int, sizes: Sequence[Size], may: _Level
 ) -> RowAcross:
     """Returns a row with its tests.
 
@@ -380,9 +395,7 @@ def _judged(
     )
 
 
-def _trend(
-    family: _Family, number: int, sizes: Sequence[Size], may: _Level
-) -> Estimate:
+def _trend(family: Family, number: int, sizes: Sequence[Size], may: _Level) -> Estimate:
     """Returns the slope of the effect of a row, per doubling."""
     weights = slope_weights(np.array([size.doublings for size in sizes]))
     parts = (weights * family.error[number]) ** 2

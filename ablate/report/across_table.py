@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ablate.errors import AblateError
-from ablate.records import CellResult, Metric, level_text
+from ablate.records import Across, CellResult, Metric, Prediction, level_text
 from ablate.report.across import (
     TREND_SHARE,
     AtSize,
@@ -17,6 +17,7 @@ from ablate.report.across import (
     rows_across,
 )
 from ablate.report.charts import Chart, Series, label
+from ablate.report.effect import Effect
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Estimate, Verdict
@@ -27,17 +28,21 @@ from ablate.report.wording import (
     interval_text,
     no_difference,
     percent,
+    verdict_text,
 )
 
 DECIDED = (Verdict.HELPS, Verdict.HURTS)
 
 
-def across_table(sizes: Sequence[Size], margin: float) -> Table:
+def across_table(
+    sizes: Sequence[Size], margin: float, measured: Sequence[Effect] = ()
+) -> Table:
     """Returns a table with one line per row, and a column per size.
 
     Args:
         sizes: all sizes of a ladder.
         margin: the least difference that matters.
+        measured: the effects at the predicted size, once it is trained.
 
     Raises:
         AblateError: no row is compared with row 0.
@@ -62,10 +67,25 @@ def across_table(sizes: Sequence[Size], margin: float) -> Table:
         " and size alone. Between two sizes, row 0 is taken to lie on the line between"
         " its means there.",
     ]
+    notes += _prediction_notes(across)
     reasons = {row.withheld for row in rows}
     notes += [text for reason, text in WITHHELD_NOTES.items() if reason in reasons]
     notes += generation_notes(results, [])
-    return tabulate(_columns(sizes), rows, title=results.question, notes=notes)
+    columns = _columns(sizes, {effect.row: effect for effect in measured})
+    return tabulate(columns, rows, title=results.question, notes=notes)
+
+
+def _prediction_notes(across: Across) -> list[str]:
+    """Returns what the prediction rests on, and when it was made."""
+    if not across.predicted_at:
+        return []
+    return [
+        f"predicted at {across.label} {level_text(across.predict)}, on"
+        f" {across.predicted_at} UTC, before it was trained: the mean of two rules, that"
+        " an effect stays as at the largest size, and that it goes on along its line. The"
+        " interval spans the 95 % prediction intervals of both, for this row alone."
+        " measured: the effect in the study of this size, which has its own verdicts."
+    ]
 
 
 def _rows(sizes: Sequence[Size], margin: float) -> list[RowAcross]:
@@ -167,9 +187,12 @@ def _ends(equal: Equal) -> str:
     return "not known"
 
 
-def _columns(sizes: Sequence[Size]) -> list[Column[RowAcross]]:
+def _columns(
+    sizes: Sequence[Size], measured: Mapping[int, Effect]
+) -> list[Column[RowAcross]]:
     results, across = sizes[0].results, sizes[0].across
     metric = results.metric
+    predicted = {each.row: each for each in across.predictions}
     ordered = sorted(sizes, key=lambda size: size.position)
     effects = [
         _effect_column(place, f"Δ {size.across.size_text}", metric)
@@ -209,6 +232,7 @@ def _columns(sizes: Sequence[Size]) -> list[Column[RowAcross]]:
         ),
         Column("trend_low", lambda row: row.trend.low if row.trend else None),
         Column("trend_high", lambda row: row.trend.high if row.trend else None),
+        *_predicted_columns(across, predicted, measured, metric),
         *equals,
         Column(
             "verdict",
@@ -222,6 +246,67 @@ def _columns(sizes: Sequence[Size]) -> list[Column[RowAcross]]:
             lambda row: str(row.withheld) if row.withheld else None,
             kind=str | None,
             about="why there is no verdict",
+        ),
+    ]
+
+
+def _predicted_columns(
+    across: Across,
+    predicted: Mapping[int, Prediction],
+    measured: Mapping[int, Effect],
+    metric: Metric,
+) -> list[Column[RowAcross]]:
+    """Returns the columns of the predicted size; none if it has no prediction."""
+    if not across.predicted_at:
+        return []
+    size = f"{across.label} {level_text(across.predict)}"
+
+    def prediction_text(row: RowAcross) -> str:
+        if row.row not in predicted:
+            return ""
+        each = predicted[row.row]
+        low, value, high = (
+            fixed(number, metric.digits, signed=True)
+            for number in (each.low, each.value, each.high)
+        )
+        return f"{value} ({low} to {high})"
+
+    def measured_text(row: RowAcross) -> str:
+        effect = measured.get(row.row)
+        if effect is None or effect.mean is None:
+            return ""
+        if effect.estimate is None:
+            return fixed(effect.mean, metric.digits, signed=True)
+        return f"{interval_text(effect.estimate, metric)}: {verdict_text(effect)}"
+
+    def of_prediction(name: str) -> Callable[[RowAcross], float | None]:
+        return lambda row: getattr(predicted.get(row.row), name, None)
+
+    columns = [
+        Column(
+            "predicted",
+            of_prediction("value"),
+            heading=f"predicted {size}",
+            text=prediction_text,
+            right=True,
+            kind=float | None,
+            about="the effect at the predicted size, stated before it was trained",
+        ),
+        Column("predicted_low", of_prediction("low"), kind=float | None),
+        Column("predicted_high", of_prediction("high"), kind=float | None),
+    ]
+    if not measured:
+        return columns
+    return [
+        *columns,
+        Column(
+            "measured",
+            lambda row: measured[row.row].mean if row.row in measured else None,
+            heading=f"measured {size}",
+            text=measured_text,
+            right=True,
+            kind=float | None,
+            about="the effect at the predicted size, as it was measured",
         ),
     ]
 

@@ -178,7 +178,7 @@ def _tested(
         why = _barred(results, cell, reference)
         if why is None and looks is None and is_open:
             why = Withheld.UNFINISHED
-        if why is None and results.across is not None and named.withheld is None:
+        if why is None and results.is_judged_across and named.withheld is None:
             why = Withheld.ACROSS
         judged.append(named if why is None else named.without_verdict(why))
     return judged
@@ -258,7 +258,7 @@ def control_effects(
     judged = _judged_by_holm(named, results.direction, margin, level)
     if CONTROLS in results.primary:
         judged = [_if_allowed(results, effect, by_index) for effect in judged]
-    if results.across is not None:
+    if results.is_judged_across:
         judged = [effect.without_verdict(Withheld.ACROSS) for effect in judged]
     if not predict:
         return judged

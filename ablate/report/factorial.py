@@ -260,7 +260,7 @@ class Factorial:
     @cached_property
     def _withheld(self) -> Withheld | None:
         """Why main effects get no verdict now, if they get none."""
-        if self._results.across is not None:
+        if self._results.is_judged_across:
             return Withheld.ACROSS
         if not primary_factors(self._results.primary):
             return None
@@ -444,7 +444,7 @@ class Factorial:
             replace(term, judged=next(verdicts)) if term.estimate else term
             for term in terms
         ]
-        if self._results.across is None:
+        if not self._results.is_judged_across:
             return judged
         return [term.without_verdict(Withheld.ACROSS) for term in judged]
 

@@ -28,6 +28,7 @@ from ablate.report.summary import shown_levels
 from ablate.report.table import Table, html, plain, render
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import policy
+from ablate.results.sizes import sizes_of
 from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader
 from ablate.text import escape
@@ -78,28 +79,20 @@ class Study:
             AblateError: there is no such ladder.
         """
         with Reader(self.store) as reader:
-            stored = reader.studies.sizes(self.name)
-            if not stored:
-                # It raises if there is no such study either.
-                space = reader.studies.get(self.name).space
-                if space is not None and space.across is not None:
-                    stored = reader.studies.sizes(space.across.ladder)
-            spaces = {study.name: declared_space(study) for study in stored}
-            results = {name: reader.studies.results(name) for name in spaces}
-        sizes = []
-        for name, space in spaces.items():
-            across, cells = space.across, results[name].cells
-            if across is None or not cells:
-                continue
-            position = across.position(cells[0].cost, space.images_seen)
-            if position is not None:
-                sizes.append(Size(across, results[name], position))
-        if len(sizes) < 2:
-            raise AblateError(
-                f"{self.name} has one size; to train every row at several, add to its"
-                " file: across: {size.width: [16, 24, 32, 48]}"
-            )
-        return sizes
+            return sizes_of(self.name, reader)
+
+    def measured(self, sizes: Sequence[Size]) -> list[Effect]:
+        """Returns the effects at the predicted size; none before it is trained.
+
+        Args:
+            sizes: those of the ladder.
+        """
+        with Reader(self.store) as reader:
+            study = reader.studies.predicted(sizes[0].across.ladder)
+            if study is None:
+                return []
+            results = reader.studies.results(study.name)
+        return effects(results, self.margin(sizes), predict=False)
 
     @property
     def is_ladder(self) -> bool:
@@ -112,7 +105,8 @@ class Study:
         from ablate.report.across_table import across_table
 
         sizes = self.sizes()
-        return across_table(sizes, self.margin(sizes) if margin is None else margin)
+        least = self.margin(sizes) if margin is None else margin
+        return across_table(sizes, least, self.measured(sizes))
 
     def margin(self, sizes: Sequence[Size]) -> float:
         """Returns the margin of a ladder: that of its first size.

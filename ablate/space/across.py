@@ -104,7 +104,8 @@ def at_size(document: Document, number: int) -> Document:
     if not isinstance(across, dict):
         return document
     axis = next(key for key in across if key not in AcrossForm.model_fields)
-    size = across[axis][number]
+    is_predicted = number == len(across[axis])
+    size = across["predict"] if is_predicted else across[axis][number]
     values = dict(document.values)
     where = _place(axis)
     if len(where) == 1:
@@ -117,7 +118,8 @@ def at_size(document: Document, number: int) -> Document:
         if isinstance(inner, dict):
             values[section] = {**inner, key: size}
     # A mistake in the size is reported where the document has it.
-    line = document.lines.get(("across", axis, number))
+    place: Where = ("across", "predict") if is_predicted else ("across", axis, number)
+    line = document.lines.get(place)
     lines = dict(document.lines)
     if line is not None:
         lines[where] = line
@@ -152,18 +154,26 @@ def read_across(context: Context, name: str, number: int) -> Across | None:
     problems = len(context.problems)
     axis, sizes = next(iter(form.sizes.items()))
     where: Where = ("across", axis)
-    check_different(context, where, axis, tuple(sizes))
+    all_sizes = [*sizes, *([] if form.predict is None else [form.predict])]
+    check_different(context, where, axis, tuple(all_sizes))
     _check_study(context)
-    per = _per(context, axis, sizes)
+    per = _per(context, axis, all_sizes)
     if len(context.problems) > problems or per is None:
         return None
-    across = Across(ladder=name, axis=axis, sizes=tuple(sizes), number=number, per=per)
+    across = Across(
+        ladder=name,
+        axis=axis,
+        sizes=tuple(sizes),
+        number=number,
+        per=per,
+        predict=form.predict,
+    )
     names = across.studies
     for index, study in enumerate(names):
         if study in names[:index] or len(study) > LONGEST_NAME:
             context.wrong(
                 (*where, index),
-                f"across: the size {shown(sizes[index])} makes a study {shortened(study)},"
+                f"across: the size {shown(all_sizes[index])} makes a study {shortened(study)},"
                 f" whose name must be new and have at most {LONGEST_NAME} characters",
             )
     return across

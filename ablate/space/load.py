@@ -92,7 +92,7 @@ def load(text: str, file: str) -> Space:
 def load_sizes(text: str, file: str) -> list[Space]:
     """The spaces that a YAML text declares: one for each size, in their order.
 
-    Without `across`, there is one.
+    The predicted size is the last one. Without `across`, there is one space.
 
     Args, Raises: as for `load`.
     """
@@ -105,7 +105,7 @@ def load_sizes(text: str, file: str) -> list[Space]:
         return [first]
     spaces = [first]
     problems = []
-    for number in range(1, len(first.across.sizes)):
+    for number in range(1, len(first.across.all_sizes)):
         try:
             spaces.append(_load(document, number))
         except SpaceError as error:

@@ -444,6 +444,11 @@ class AcrossForm(Form):
     trainer of your own the number itself.
     """
 
+    predict: OneLevel | None = None
+    """A larger size at which effects are predicted. `ablate run FILE --predicted` trains
+    it later, and the table shows both.
+    """
+
     @property
     def sizes(self) -> dict[str, Any]:
         """The sizes by the name of the axis, of which there must be one."""

@@ -146,6 +146,16 @@ class StudyReader:
         Args:
             name: that of the ladder; none if there is no such ladder.
         """
+        sizes = self._ladder(name)
+        return [study for across, study in sizes if not across.is_predicted]
+
+    @patient
+    def predicted(self, name: str) -> StudyStatus | None:
+        """Returns the study of the predicted size of a ladder; None: it has none yet."""
+        sizes = self._ladder(name)
+        return next((study for across, study in sizes if across.is_predicted), None)
+
+    def _ladder(self, name: str) -> list[tuple[Across, StudyStatus]]:
         sizes: list[tuple[Across, StudyStatus]] = []
         for study in self.all():
             across = study.space.across if study.space is not None else None
@@ -154,7 +164,7 @@ class StudyReader:
             sizes.append((across, study))
         # The last one is the most recent. A size that was taken out of the file is left.
         last = [each for each in sizes if each[0].sizes == sizes[-1][0].sizes]
-        return [study for _, study in sorted(last, key=lambda each: each[0].number)]
+        return sorted(last, key=lambda each: each[0].number)
 
     @patient
     def of_any_size(self, name: str) -> StudyStatus:

@@ -47,6 +47,7 @@ from ablate.records import (
     Space,
     Status,
 )
+from ablate.records.plain import to_data
 from ablate.store import study_changes
 from ablate.store.database import (
     clock,
@@ -410,6 +411,15 @@ class Writer:
             self._events.provenance = key_of(made)
 
     @patient
+    def describe(self, study: int, space: Space) -> None:
+        """Stores a space again, of which only what describes it has changed."""
+        with write_transaction(self._engine) as connection:
+            connection.execute(
+                update(studies)
+                .where(studies.c.id == study)
+                .values(space=to_data(space))
+            )
+
     def finish(self, study: int) -> None:
         """Records that nothing of a study is left to do."""
         with write_transaction(self._engine) as connection:

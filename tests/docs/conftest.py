@@ -35,6 +35,7 @@ SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").repl
     "test_images: 50", "test_images: 300"
 )
 TUNED = SMALL + "tune: {recipe.lr: {low: 1e-4, high: 1e-2, scale: log}, settings: 3}\n"
+SIZES = SMALL.replace("width: 16, ", "") + "across: {size.width: [8, 16]}\n"
 MORE = """
 control: iso-flops
 diagnostics:
@@ -55,6 +56,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lr: 2e-3, ", ""
     )
     pipeline.run(space.load(tuned, "search_spaces/tuned.yaml"), "tuned.yaml", options)
+    pipeline.run(space.load(SIZES, "search_spaces/sizes.yaml"), "sizes.yaml", options)
     (folder / "mine.yaml").write_text(SMALL + MORE)
     # What `ablate init` writes.
     shutil.copy(ROOT / "ablate" / "cli" / "space.yaml", folder)

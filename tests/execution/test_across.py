@@ -476,3 +476,126 @@ def test_until_decided_is_refused(options: Options) -> None:
     with pytest.raises(AblateError, match="across exclude each other"):
         space.until_decided(declared, 9)
     assert preview(declared, options.url, options, probe=False).plan.space == declared
+
+
+PREDICTED = STUDY.replace(AXIS, "size.width: [8, 16], predict: 32")
+
+
+def predictions(options: Options) -> tuple[str, dict[int, tuple[float, float, float]]]:
+    """When the effects of rows were predicted, and the predictions."""
+    with Reader(options.url) as reader:
+        stored = [study.space for study in reader.studies.sizes("tiny")]
+    across = [each.across for each in stored if each is not None]
+    first, second = (each for each in across if each is not None)
+    assert first.predictions == second.predictions
+    return first.predicted_at, {
+        each.row: (each.low, each.value, each.high) for each in first.predictions
+    }
+
+
+def run_predicted(
+    options: Options, text: str = PREDICTED, law: Law = fading
+) -> Outcome:
+    declared = space.load(text, "tiny.yaml")
+    executor = SimulatedExecutor(curves(law))
+    return run(declared, "tiny.yaml", options, None, executor, predicted=True)
+
+
+def test_effects_are_predicted_before_the_size_is_trained(
+    run_study: RunStudy, options: Options, ladder: Study
+) -> None:
+    outcome = run_study(PREDICTED, fading)
+    assert outcome.trials == 30
+    at, by_row = predictions(options)
+    low, value, high = by_row[1]
+    # Half of what the line says, which falls by 4 points in the same number of doublings
+    # as from 8 to 16.
+    small, large = ladder.sizes()
+    with Reader(options.url) as reader:
+        assert reader.studies.predicted("tiny") is None
+    row = ladder.effects_table().data[0]
+    assert (row["predicted_low"], row["predicted"], row["predicted_high"]) == (
+        low,
+        value,
+        high,
+    )
+    assert "measured" not in row
+    assert small.doublings < large.doublings
+    assert low < value < 0 < high, "it may also stay at 0"
+    # Another run keeps what was predicted, and so does one with another comment.
+    run_study(PREDICTED, fading)
+    run_study(PREDICTED + "# a comment\n", fading)
+    assert predictions(options) == (at, by_row)
+
+    outcome = run_predicted(options)
+    assert (outcome.trials, outcome.trained) == (15, 15)
+    assert predictions(options) == (at, by_row)
+    row = ladder.effects_table().data[0]
+    assert row["measured"] == pytest.approx(-4, abs=0.3)
+    assert row["predicted_low"] < row["measured"] < row["predicted_high"]
+    # The size that was predicted has verdicts of its own.
+    verdicts_there = [e.verdict for e in Study("tiny/width-32", options.url).effects()]
+    assert verdicts_there == [Verdict.HURTS, Verdict.SAME]
+    assert [size.across.size for size in ladder.sizes()] == [8, 16]
+
+
+def test_nothing_is_predicted_before_all_sizes_are_trained(
+    run_study: RunStudy, options: Options
+) -> None:
+    with pytest.raises(Killed):
+        run_study(PREDICTED, hooks=killing(40))
+    with pytest.raises(AblateError, match="train them first, without predicted"):
+        run_predicted(options)
+    with Reader(options.url) as reader:
+        assert reader.studies.predicted("tiny") is None
+
+
+def test_results_that_are_known_are_not_predicted(
+    run_study: RunStudy, options: Options
+) -> None:
+    # The same trials belong to another ladder.
+    run_study(STUDY.replace(AXIS, "size.width: [32, 64]") + "name: other\n")
+    run_study(PREDICTED)
+    assert predictions(options) == ("", {})
+    with pytest.raises(AblateError, match="results of it were known"):
+        run_predicted(options)
+
+
+def test_a_resume_finishes_the_predicted_size(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study(PREDICTED, constant)
+    declared = space.load(PREDICTED, "tiny.yaml")
+    executor = SimulatedExecutor(curves(constant))
+    with pytest.raises(Killed):
+        run(declared, "tiny.yaml", options, killing(20), executor, predicted=True)
+    outcome = resume("tiny", options, None, SimulatedExecutor(curves(constant)))
+    assert (outcome.trials, outcome.unfinished) == (15, 0)
+
+
+def test_a_space_without_a_prediction_has_nothing_to_train(options: Options) -> None:
+    for text in (STUDY, STUDY.replace(f"across: {{{AXIS}}}", "fixed: {size.width: 8}")):
+        with pytest.raises(AblateError, match="predicts none; add one, as in across"):
+            run_predicted(options, text)
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("size.width: [8, 16], predict: 16", "the level 16 is a duplicate"),
+        ("size.width: [8, 16], predict: -1", "size.width: -1 is not a level"),
+        ("size.width: [8, 16], predict: [32]", "must be a number, a word"),
+    ],
+)
+def test_a_wrong_prediction_gets_one_message(new: str, message: str) -> None:
+    with pytest.raises(SpaceError) as raised:
+        space.load(STUDY.replace(AXIS, new), "tiny.yaml")
+    (problem,) = raised.value.problems
+    assert message in str(problem)
+    assert problem.line == 6
+
+
+def test_a_prediction_is_for_a_larger_size(options: Options) -> None:
+    text = STUDY.replace(AXIS, "size.width: [16, 32], predict: 8")
+    with pytest.raises(AblateError, match="predict is for a size beyond the others"):
+        run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
