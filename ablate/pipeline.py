@@ -36,11 +36,6 @@ from ablate.records import (
     Space,
     Status,
 )
-from ablate.results.predictions import (
-    refuse_unpredicted,
-    store_predictions,
-    with_predictions,
-)
 from ablate.scheduling.cost_cache import Count
 from ablate.scheduling.jobs import make_order, make_queue
 from ablate.scheduling.options import Options
@@ -196,6 +191,11 @@ def run(
             is lost.
     """
     from ablate import space
+    from ablate.results.predictions import (
+        refuse_unpredicted,
+        store_predictions,
+        with_predictions,
+    )
 
     hooks = hooks or Hooks()
     spaces = space.at_sizes(declared, file)

@@ -8,6 +8,7 @@ that miss an effect, and how often a statement finds what is there.
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -308,21 +309,28 @@ def proofs(count: int) -> Iterator[Proof]:
 
 
 def lines(count: int) -> Iterator[str]:
-    """The tables."""
-    headings = "noise law sizes seeds false same misses one every trend".split()
-    yield f"| {' | '.join(headings)} |"
-    yield "| --- | --- |---:|---:|---:|---:|---:|---:|---:|---:|"
-    laws = (*LAWS, MIXED, ZERO_ONCE)
-    kinds = [("equal", law) for law in laws]
+    """Two tables: false statements with intervals that miss, and what is found."""
+    shapes = list(itertools.product(LADDERS, SEEDS))
+    headings = [f"{sizes} sizes, {seeds} seeds" for sizes, seeds in shapes]
+    kinds = [("equal", law) for law in (*LAWS, MIXED, ZERO_ONCE)]
     kinds += [(noise, law) for noise in NOISES[1:] for law in ("none", ZERO_ONCE)]
+    yield f"| noise | law | {' | '.join(headings)} |"
+    yield f"| --- | --- |{' ---: |' * len(shapes)}"
+    found = []
     for noise, law in kinds:
-        for sizes in LADDERS:
-            for seeds in SEEDS:
-                counted = measured(law, sizes, seeds, noise, count)
-                shares = " | ".join(
-                    f"{100 * share:.1f} %" for share in vars(counted).values()
-                )
-                yield f"| {noise} | {law} | {sizes} | {seeds} | {shares} |"
+        each = [measured(law, *shape, noise, count) for shape in shapes]
+        shares = (f"{100 * c.false:.1f}, {100 * c.missed:.1f}" for c in each)
+        yield f"| {noise} | {law} | {' | '.join(shares)} |"
+        if noise == "equal":
+            shares = (
+                f"{100 * c.at_size:.0f}, {100 * c.every:.0f}, {100 * c.trend:.0f}"
+                for c in each
+            )
+            found.append(f"| {law} | {' | '.join(shares)} |")
+    yield ""
+    yield f"| law | {' | '.join(headings)} |"
+    yield f"| --- |{' ---: |' * len(shapes)}"
+    yield from found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,7 +27,11 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 # Width of the terminal.
 COLUMNS = 110
-PAGES = ("tutorials/first-hour.md", "tutorials/reviewer.md")
+PAGES = (
+    "tutorials/first-hour.md",
+    "tutorials/reviewer.md",
+    "tutorials/larger.md",
+)
 # Figures that a page shows, by what its commands write.
 FIGURES = {"effects.svg": "figures/first-effects.svg"}
 # What a terminal does not show, such as a change of colour.

@@ -141,22 +141,25 @@ class Tools:
     def plan(self, space: SpaceText, name: answers.Name) -> answers.Plan:
         """Check a space, and show what it would train. Trains nothing."""
         from ablate import pipeline
+        from ablate import space as spaces
         from ablate.cli.generations import generation_lines
         from ablate.cli.power import power_lines
         from ablate.cli.tables import plan_table
 
-        declared = _loaded(space, name)
-        shown = pipeline.preview(declared, self.url, probe=False)
-        table = plan_table(shown)
+        sizes = spaces.at_sizes(_loaded(space, name), name)
+        previews = pipeline.previews(sizes, self.url, probe=False)
+        table = plan_table(*previews)
+        seconds = [shown.seconds for shown in previews if shown.seconds is not None]
+        is_known = len(seconds) == len(previews)
         return answers.Plan.model_validate(
             {
                 "rows": table.data,
-                "notes": [*table.notes, *generation_lines(shown)],
-                "trials": len(shown.plan.trials),
-                "to_train": len(shown.to_train),
-                "seconds": shown.seconds,
-                "more": shown.more_cells,
-                "power": power_lines(shown),
+                "notes": [*table.notes, *generation_lines(previews[0])],
+                "trials": sum(len(shown.plan.trials) for shown in previews),
+                "to_train": sum(len(shown.to_train) for shown in previews),
+                "seconds": sum(seconds) if is_known else None,
+                "more": previews[0].more_cells,
+                "power": power_lines(previews[0]) if len(previews) == 1 else [],
             }
         )
 

@@ -120,12 +120,11 @@ def plan(
         spaces = [space.until_decided(each, until_decided) for each in spaces]
     with busy("counting costs"):
         previews = pipeline.previews(spaces, options.url, options)
-    for shown in previews:
-        show(plan_table(shown), form.value)
-        if form == Format.table:
-            _print_outlook(shown, details=details)
-    if len(previews) > 1 and form == Format.table:
-        print(_all_sizes(previews))
+    show(plan_table(*previews), form.value)
+    if form == Format.table and len(previews) > 1:
+        _print_sizes(previews)
+    elif form == Format.table:
+        _print_outlook(previews[0], details=details)
     for shown in previews:
         if why:
             for line in pipeline.why_new(shown, options.url):
@@ -133,6 +132,36 @@ def plan(
                 (say if form == Format.table else tell)(line)
         if shown.data_problem:
             raise DataError(shown.data_problem)
+
+
+def _print_sizes(previews: Sequence[Preview]) -> None:
+    """Prints what stands below the table of a plan of several sizes."""
+    from ablate.cli.generations import generation_lines
+    from ablate.cli.tables import data_line
+
+    if not previews[0].plan.space.network.trainer:
+        print(data_line(previews[0].plan.space.data))
+    for shown in previews:
+        across = shown.plan.space.across
+        assert across is not None, "there are several sizes"
+        print(f"{across.size_text}: {_trials_text(shown)}")
+        for line in generation_lines(shown):
+            print(line)
+    if previews[0].later:
+        print(_tuning_text(previews[0]))
+    print(_all_sizes(previews))
+
+
+def _trials_text(shown: Preview) -> str:
+    """Returns the trials of a plan and their time, in a sentence."""
+    known = len(shown.plan.trials) - len(shown.to_train)
+    time = ", in an unknown time"
+    if shown.seconds is not None:
+        time = f", about {duration(shown.seconds)}"
+    return (
+        f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
+        f" train{time}{busy_note(shown.seconds)}."
+    )
 
 
 def _all_sizes(previews: Sequence[Preview]) -> str:
@@ -168,14 +197,7 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
 
     if not shown.plan.space.network.trainer:
         print(data_line(shown.plan.space.data))
-    known = len(shown.plan.trials) - len(shown.to_train)
-    time = ", in an unknown time"
-    if shown.seconds is not None:
-        time = f", about {duration(shown.seconds)}"
-    print(
-        f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
-        f" train{time}{busy_note(shown.seconds)}."
-    )
+    print(_trials_text(shown))
     for line in _growth_lines(shown):
         print(line)
     power = power_lines(shown, splits=details)

@@ -44,39 +44,72 @@ class PlannedCell:
 
     cell: Cell
     left: int
+    # The size of its study, if there are several.
+    size: Level | None = None
 
     @classmethod
-    def of(cls, cell: Cell, waiting: set[str]) -> PlannedCell:
-        return cls(cell, len(waiting & {trial.hash for trial in cell.all_trials}))
+    def all_of(cls, preview: Preview) -> list[PlannedCell]:
+        """Returns all cells of a plan."""
+        waiting = {trial.hash for trial in preview.to_train}
+        across = preview.plan.space.across
+        return [
+            cls(
+                cell=cell,
+                left=len(waiting & {trial.hash for trial in cell.all_trials}),
+                size=across.size if across else None,
+            )
+            for cell in preview.plan.cells
+        ]
 
     @property
     def known(self) -> int:
         return len({trial.hash for trial in self.cell.all_trials}) - self.left
 
 
-def plan_table(preview: Preview) -> Table:
-    """Every cell of a plan: levels, cost, outcome."""
-    plan = preview.plan
-    waiting = {trial.hash for trial in preview.to_train}
-    planned = [PlannedCell.of(cell, waiting) for cell in plan.cells]
+def plan_table(*previews: Preview) -> Table:
+    """Every cell of a plan, at every size: levels, cost, outcome."""
+    plan = previews[0].plan
+    by_size = [PlannedCell.all_of(preview) for preview in previews]
+    planned = list(itertools.chain.from_iterable(by_size))
     # Folded cells are in the data only; a note below the table lists them.
     shown = [each for each in planned if each.cell.same_as is None]
     return tabulate(
-        plan_columns(plan, has_notes=any(each.cell.note for each in shown)),
+        plan_columns(plan, planned, has_notes=any(each.cell.note for each in shown)),
         planned,
         shown=shown,
         title=plan.space.claim.question,
         notes=_plan_notes(plan),
+        groups=frozenset(
+            number
+            for number, (each, before) in enumerate(itertools.pairwise(shown), start=1)
+            if each.size != before.size
+        ),
     )
 
 
-def plan_columns(plan: Plan, *, has_notes: bool) -> list[Column[PlannedCell]]:
+def plan_columns(
+    plan: Plan, planned: Sequence[PlannedCell], *, has_notes: bool
+) -> list[Column[PlannedCell]]:
     """Returns the columns of the table of a plan.
 
     Args:
+        planned: its cells, at all sizes.
         has_notes: whether the screen shows the notes of cells.
     """
-    units = cost_units((cell.cost for cell in plan.cells), COST_HEADINGS)
+    units = cost_units((each.cell.cost for each in planned), COST_HEADINGS)
+    across = plan.space.across
+    sizes: list[Column[PlannedCell]] = []
+    if across is not None:
+        sizes = [
+            Column(
+                "size",
+                lambda each: each.size,
+                heading=across.label,
+                text=lambda each: level_text(each.size),
+                right=True,
+                about="the size of the study, with across",
+            )
+        ]
 
     def level_column(number: int, name: str, names: list[str]) -> Column[PlannedCell]:
         return Column(
@@ -92,6 +125,7 @@ def plan_columns(plan: Plan, *, has_notes: bool) -> list[Column[PlannedCell]]:
 
     names = list(plan.space.factors.levels)
     return [
+        *sizes,
         Column(
             "row", lambda each: each.cell.index, heading="row", right=True, kind=int
         ),

@@ -62,6 +62,8 @@ def across_table(
         "helps at every size: each size is tested at the row's part of the level. The"
         " noise of a row at a size is estimated from all rows and sizes. "
         + no_difference(metric, margin, "two one-sided tests, adjusted"),
+    ]
+    detail_notes = [
         f"= at a size: the factor by which the {across.unit} of row 0 must grow until"
         " row 0 is as good as the row of this size, with its 95 % interval for this row"
         " and size alone. Between two sizes, row 0 is taken to lie on the line between"
@@ -72,7 +74,9 @@ def across_table(
     notes += [text for reason, text in WITHHELD_NOTES.items() if reason in reasons]
     notes += generation_notes(results, [])
     columns = _columns(sizes, {effect.row: effect for effect in measured})
-    return tabulate(columns, rows, title=results.question, notes=notes)
+    return tabulate(
+        columns, rows, title=results.question, notes=notes, detail_notes=detail_notes
+    )
 
 
 def _prediction_notes(across: Across) -> list[str]:

@@ -43,11 +43,15 @@ def test_the_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
     assert list(shown) == list(printed)
     compared = 0
     for command, text in shown.items():
-        # Verdicts and findings differ between processors as numbers do.
-        if command.startswith(("ablate init", "ablate plan", "ablate run")):
+        # Verdicts and findings differ between processors as numbers do. A run of several
+        # sizes prints verdicts.
+        is_ladder = command.startswith("ablate run larger")
+        if not is_ladder and command.startswith(
+            ("ablate init", "ablate plan", "ablate run")
+        ):
             assert masked(printed[command]) == masked(text), "run `make tutorials`"
             compared += 1
-    assert compared >= 2
+    assert compared >= 1
 
 
 def transcript(page: str) -> dict[str, str]:
