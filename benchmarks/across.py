@@ -122,6 +122,7 @@ def ladder(
             across=replace(across, number=number),
             results=made(values[number], names(ROWS + 1)),
             position=2.0 ** (DOUBLINGS * number),
+            margin=MARGIN,
         )
         for number in range(sizes)
     ]

@@ -62,11 +62,13 @@ class Size:
         across: the ladder, and which of its sizes this is.
         results: those of the study of this size.
         position: where it lies on the axis, in units that double.
+        margin: the least difference that matters, as the space declares it.
     """
 
     across: Across
     results: StudyResults
     position: float
+    margin: float
 
     @property
     def doublings(self) -> float:

@@ -82,7 +82,7 @@ def _test(study: Study) -> StudyTest | None:
 def _test_of_ladder(study: Study) -> StudyTest | None:
     """Returns the family of all rows at all sizes; None if it is not over."""
     sizes = study.sizes()
-    rows = rows_across(sizes, study.margin(sizes))
+    rows = rows_across(sizes, sizes[0].margin)
     if any(row.withheld in OPEN for row in rows):
         return None
     p_values = {

@@ -31,7 +31,14 @@ def sizes_of(name: str, reader: Reader) -> list[Size]:
             continue
         position = space.across.position(results.cells[0].cost, space.images_seen)
         if position is not None:
-            sizes.append(Size(space.across, results, position))
+            sizes.append(
+                Size(
+                    across=space.across,
+                    results=results,
+                    position=position,
+                    margin=space.criterion.margin,
+                )
+            )
     if len(sizes) < 2:
         raise AblateError(
             f"{name} has one size; to train every row at several, add to its file:"

@@ -81,18 +81,14 @@ class Study:
         with Reader(self.store) as reader:
             return sizes_of(self.name, reader)
 
-    def measured(self, sizes: Sequence[Size]) -> list[Effect]:
-        """Returns the effects at the predicted size; none before it is trained.
-
-        Args:
-            sizes: those of the ladder.
-        """
+    def _measured(self, sizes: Sequence[Size]) -> list[Effect]:
+        """Returns the effects at the predicted size; none before it is trained."""
         with Reader(self.store) as reader:
             study = reader.studies.predicted(sizes[0].across.ladder)
             if study is None:
                 return []
             results = reader.studies.results(study.name)
-        return effects(results, self.margin(sizes), predict=False)
+        return effects(results, sizes[0].margin, predict=False)
 
     @property
     def is_ladder(self) -> bool:
@@ -105,16 +101,8 @@ class Study:
         from ablate.report.across_table import across_table
 
         sizes = self.sizes()
-        least = self.margin(sizes) if margin is None else margin
-        return across_table(sizes, least, self.measured(sizes))
-
-    def margin(self, sizes: Sequence[Size]) -> float:
-        """Returns the margin of a ladder: that of its first size.
-
-        Args:
-            sizes: those of the ladder.
-        """
-        return Study(sizes[0].results.name, self.store).declared().criterion.margin
+        least = sizes[0].margin if margin is None else margin
+        return across_table(sizes, least, self._measured(sizes))
 
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.

@@ -71,8 +71,6 @@ class Drawable(Protocol):
 
     def sizes(self) -> list[Size]: ...
 
-    def margin(self, sizes: Sequence[Size]) -> float: ...
-
     def tried(self, results: StudyResults) -> Sequence[TriedSetting]: ...
 
     def pareto(self, objectives: Sequence[str]) -> Table: ...
@@ -194,7 +192,7 @@ def _chart_of_sizes(study: Drawable, of: str) -> Chart:
     sizes = study.sizes()
     if of == "scaling":
         return scaling_chart(sizes)
-    return across_chart(sizes, study.margin(sizes))
+    return across_chart(sizes, sizes[0].margin)
 
 
 def curves(study: Drawable) -> Curves:
