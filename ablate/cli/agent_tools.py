@@ -250,7 +250,7 @@ class Tools:
     @_tool
     def table(self, study: StudyName) -> answers.Answer[answers.ResultRow]:
         """Show the results of a study: mean and sd over seeds, difference, cost."""
-        return _answer(self._read(study).results_table(), answers.ResultRow)
+        return _answer(self._single(study).results_table(), answers.ResultRow)
 
     @_tool
     def effects(
@@ -262,7 +262,7 @@ class Tools:
         ] = "rows",
     ) -> answers.Answer[answers.EffectRow]:
         """Give the verdicts on rows: helps, hurts, no difference or inconclusive."""
-        return _answer(self._read(study).effects_table(of), answers.EffectRow)
+        return _answer(self._single(study).effects_table(of), answers.EffectRow)
 
     @_tool
     def factors(
@@ -275,6 +275,11 @@ class Tools:
     ) -> answers.Answer[answers.TermRow]:
         """Give the effects of factors over all cells of a study."""
         return _answer(self._read(study).effects_table(of), answers.TermRow)
+
+    @_tool
+    def sizes(self, study: StudyName) -> answers.Answer[answers.SizesRow]:
+        """Give the verdicts on rows along sizes, of a space with `across`."""
+        return _answer(self._read(study).effects_table("sizes"), answers.SizesRow)
 
     @_tool
     def review(self, study: StudyName) -> answers.Answer[answers.FindingRow]:
@@ -336,6 +341,18 @@ class Tools:
         from ablate.results.study import Study
 
         return Study(study, self.url)
+
+    def _single(self, study: str) -> Any:
+        """Returns a study.
+
+        Raises:
+            AblateError: it is the name of several sizes.
+        """
+        if self._read(study).is_ladder:
+            raise AblateError(
+                f"{study} has several sizes; the tool `sizes` gives its verdicts"
+            )
+        return self._read(study)
 
     def _log(self, study: str) -> Path:
         name = "".join(letter if letter.isalnum() else "-" for letter in study)

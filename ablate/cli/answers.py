@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, T
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ablate import tasks
+from ablate.records import Across
+from ablate.report.across_table import across_columns
 from ablate.report.effect_columns import effect_columns, term_columns
 from ablate.report.summary import RoleWord
 from ablate.report.table import Column
@@ -74,9 +76,12 @@ if TYPE_CHECKING:
     EffectRow: TypeAlias = BaseModel
     TermRow: TypeAlias = BaseModel
     FindingRow: TypeAlias = BaseModel
+    SizesRow: TypeAlias = BaseModel
 else:
     # The metric and the unit matter for texts only.
     METRIC = tasks.find("classification").metrics[0]
+    # With a prediction, so that its columns are declared.
+    LADDER = Across("", "", (), 0, "compute", predict=0, predicted_at="before")
     EffectRow = row_of(
         "EffectRow",
         "A row against row 0, or a variant against its control.",
@@ -86,6 +91,11 @@ else:
         "TermRow",
         "A main effect, an interaction, or the contribution of a factor.",
         term_columns(METRIC, {}),
+    )
+    SizesRow = row_of(
+        "SizesRow",
+        "The effect of a row at each size, and how it changes with size.",
+        across_columns(LADDER, METRIC),
     )
     FindingRow = row_of("FindingRow", "An objection of a referee.", FINDING_COLUMNS)
 
@@ -216,6 +226,7 @@ ANSWERS: dict[str, Any] = {
     "table": Answer[ResultRow],
     "effects": Answer[EffectRow],
     "factors": Answer[TermRow],
+    "sizes": Answer[SizesRow],
     "review": Answer[FindingRow],
     "pareto": Answer[FrontRow],
     "query": Query,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import cast
+
+from typing_extensions import TypedDict
 
 from ablate.errors import AblateError
-from ablate.records import Across, CellResult, Metric, Prediction, level_text
+from ablate.records import Across, CellResult, Level, Metric, Prediction, level_text
 from ablate.report.across import (
     TREND_SHARE,
     AtSize,
@@ -18,6 +20,7 @@ from ablate.report.across import (
 )
 from ablate.report.charts import Chart, Series, label
 from ablate.report.effect import Effect
+from ablate.report.effect_columns import VerdictWord
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Estimate, Verdict
@@ -73,7 +76,9 @@ def across_table(
     reasons = {row.withheld for row in rows}
     notes += [text for reason, text in WITHHELD_NOTES.items() if reason in reasons]
     notes += generation_notes(results, [])
-    columns = _columns(sizes, {effect.row: effect for effect in measured})
+    columns = across_columns(
+        across, metric, sizes, {effect.row: effect for effect in measured}
+    )
     return tabulate(
         columns, rows, title=results.question, notes=notes, detail_notes=detail_notes
     )
@@ -191,11 +196,37 @@ def _ends(equal: Equal) -> str:
     return "not known"
 
 
-def _columns(
-    sizes: Sequence[Size], measured: Mapping[int, Effect]
+class EffectAtSize(TypedDict):
+    """The effect of a row at one size."""
+
+    size: Level
+    position: float
+    n: int
+    difference: float | None
+    low: float | None
+    high: float | None
+    p_adjusted: float | None
+    p_same: float | None
+    verdict: VerdictWord
+    equal: float | None
+    equal_low: float | None
+    equal_high: float | None
+
+
+def across_columns(
+    across: Across,
+    metric: Metric,
+    sizes: Sequence[Size] = (),
+    measured: Mapping[int, Effect] | None = None,
 ) -> list[Column[RowAcross]]:
-    results, across = sizes[0].results, sizes[0].across
-    metric = results.metric
+    """Returns the columns of a table of effects along sizes.
+
+    Args:
+        across: the ladder.
+        metric: what the differences are of.
+        sizes: all sizes, each of which has a column on screen.
+        measured: the effects at the predicted size by row, once it is trained.
+    """
     predicted = {each.row: each for each in across.predictions}
     ordered = sorted(sizes, key=lambda size: size.position)
     effects = [
@@ -222,7 +253,7 @@ def _columns(
         Column(
             "sizes",
             lambda row: [_size_data(at) for at in row.at],
-            kind=list[dict[str, Any]],
+            kind=list[EffectAtSize],
             about="the effect at each size",
         ),
         Column(
@@ -234,9 +265,17 @@ def _columns(
             kind=float | None,
             about="the change of the difference per doubling",
         ),
-        Column("trend_low", lambda row: row.trend.low if row.trend else None),
-        Column("trend_high", lambda row: row.trend.high if row.trend else None),
-        *_predicted_columns(across, predicted, measured, metric),
+        Column(
+            "trend_low",
+            lambda row: row.trend.low if row.trend else None,
+            kind=float | None,
+        ),
+        Column(
+            "trend_high",
+            lambda row: row.trend.high if row.trend else None,
+            kind=float | None,
+        ),
+        *_predicted_columns(across, predicted, measured or {}, metric),
         *equals,
         Column(
             "verdict",
@@ -286,7 +325,7 @@ def _predicted_columns(
     def of_prediction(name: str) -> Callable[[RowAcross], float | None]:
         return lambda row: getattr(predicted.get(row.row), name, None)
 
-    columns = [
+    return [
         Column(
             "predicted",
             of_prediction("value"),
@@ -295,22 +334,21 @@ def _predicted_columns(
             right=True,
             kind=float | None,
             about="the effect at the predicted size, stated before it was trained",
+            optional=True,
         ),
-        Column("predicted_low", of_prediction("low"), kind=float | None),
-        Column("predicted_high", of_prediction("high"), kind=float | None),
-    ]
-    if not measured:
-        return columns
-    return [
-        *columns,
+        Column("predicted_low", of_prediction("low"), kind=float | None, optional=True),
+        Column(
+            "predicted_high", of_prediction("high"), kind=float | None, optional=True
+        ),
         Column(
             "measured",
             lambda row: measured[row.row].mean if row.row in measured else None,
-            heading=f"measured {size}",
+            heading=f"measured {size}" if measured else "",
             text=measured_text,
             right=True,
             kind=float | None,
             about="the effect at the predicted size, as it was measured",
+            optional=True,
         ),
     ]
 
@@ -345,7 +383,7 @@ def _plus_minus(estimate: Estimate | None, metric: Metric) -> str:
     return f"{fixed(estimate.value, metric.digits, signed=True)} ±{half}"
 
 
-def _size_data(at: AtSize) -> dict[str, Any]:
+def _size_data(at: AtSize) -> EffectAtSize:
     """Returns the effect at a size as plain data."""
     estimate, judged, equal = at.estimate, at.judged, at.equal
     return {
@@ -357,7 +395,7 @@ def _size_data(at: AtSize) -> dict[str, Any]:
         "high": estimate.high if estimate else None,
         "p_adjusted": judged.p if judged else None,
         "p_same": judged.p_same if judged else None,
-        "verdict": str(at.verdict),
+        "verdict": cast(VerdictWord, str(at.verdict)),
         "equal": equal.factor if equal else None,
         "equal_low": equal.low if equal else None,
         "equal_high": equal.high if equal else None,

@@ -237,11 +237,15 @@ def test_json_of_the_verbs_has_the_published_schemas(say: Say) -> None:
         "table": ("table", "tiny"),
         "effects": ("effects", "tiny"),
         "factors": ("effects", "tiny", "--of", "factors"),
+        "sizes": ("effects", "ladder"),
         "review": ("review", "tiny"),
         "pareto": ("pareto", "tiny"),
     }
     assert set(verbs) | {"query", "run"} == set(ANSWERS)
     assert say("run", "tiny.yaml", "--executor", "inline")[0] == 0
+    sizes = "across: {size.width: [4, 8], predict: 16}\n"
+    Path("ladder.yaml").write_text(TINY.replace("width: 16, ", "") + sizes)
+    assert say("run", "ladder.yaml", "--executor", "inline")[0] == 0
     for name, words in verbs.items():
         _, out, _ = say(*words, "--format", "json")
         rows = json.loads(out)
