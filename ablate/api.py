@@ -92,6 +92,7 @@ def run(
     rows: Sequence[int] = (),
     seeds: Sequence[int] = (),
     progress: bool | None = None,
+    predicted: bool = False,
 ) -> Study:
     """Trains the trials of a space that have no result, and returns its results.
 
@@ -115,6 +116,7 @@ def run(
         rows: train trials of these rows only; by default of all.
         seeds: train trials with these seeds only; by default with all.
         progress: show a bar on stderr; by default only in notebooks.
+        predicted: with `across`, train the predicted size, once the others are trained.
 
     Raises:
         AblateError: the space, the data or the machine do not allow it, or trials
@@ -144,9 +146,11 @@ def run(
         progress = in_notebook()
     if progress:
         with ProgressBar() as bar:
-            outcome = pipeline.run(space, file, options, bar.hooks())
+            outcome = pipeline.run(
+                space, file, options, bar.hooks(), predicted=predicted
+            )
     else:
-        outcome = pipeline.run(space, file, options)
+        outcome = pipeline.run(space, file, options, predicted=predicted)
     if outcome.failed:
         raise AblateError(
             f"{outcome.failed} trials of {outcome.study} failed; see"

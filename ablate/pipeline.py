@@ -24,7 +24,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
 from ablate import execution
-from ablate.errors import DataError, StoreError
+from ablate.errors import AblateError, DataError, StoreError
 from ablate.machine import provenance
 from ablate.machine.storage import try_out
 from ablate.plan.sizes import refuse_unlike
@@ -192,7 +192,7 @@ def run(
     """
     from ablate import space
     from ablate.results.predictions import (
-        refuse_unpredicted,
+        refuse_without_prediction,
         store_predictions,
         with_predictions,
     )
@@ -202,9 +202,8 @@ def run(
     with StoreSession(options.url) as store:
         if store.exists:
             spaces = [with_last_until_decided(each, store.reader) for each in spaces]
-            spaces = with_predictions(spaces, store.reader)
-        if predicted:
-            refuse_unpredicted(spaces)
+        if predicted and not store.exists:
+            refuse_without_prediction(declared.across, declared.name)
         # This also closes an executor that the caller has passed.
         with closing(
             executor or execution.make(options.executor, options.ray_address)
@@ -216,6 +215,9 @@ def run(
                     options.cpus, options.gpus, declared.resources, declared.data
                 )
             every = _previews_and_create(spaces, options, store, chosen)
+            every = with_predictions(every, store.reader)
+            if predicted:
+                refuse_without_prediction(every[-1].plan.space.across, declared.name)
             previews = [
                 each
                 for each in every
@@ -247,7 +249,7 @@ def run(
                     store.writer.finish(study_id)
         outcome = _together(outcomes, declared)
         if not predicted and not outcome.unfinished and not outcome.failed:
-            store_predictions([each.plan for each in every], study_ids, store)
+            store_predictions(every, study_ids, store)
     return outcome
 
 
@@ -313,11 +315,12 @@ def resume(
             status = _last_unfinished(listed)
         across = status.space.across if status.space is not None else None
         ahead = reader.studies.predicted(across.ladder) if across else None
+        sizes = reader.studies.sizes(across.ladder) if across else []
     declared = validated_space(status)
-    if ahead is None or ahead.finished:
-        return run(declared, status.file, options, hooks, executor)
-    # The predicted size is begun, so the others are trained.
-    return run(declared, status.file, options, hooks, executor, predicted=True)
+    # The predicted size was begun, and the others are as they were then.
+    is_ahead = ahead is not None and not ahead.finished
+    is_ahead = is_ahead and all(size.finished for size in sizes)
+    return run(declared, status.file, options, hooks, executor, predicted=is_ahead)
 
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
@@ -395,11 +398,28 @@ def _previews(
     Raises:
         AblateError: the sizes do not have the same rows, or do not differ.
     """
+    if reader is not None:
+        _refuse_taken_name(spaces[0], reader)
     previews = [
         make_preview(each, reader, options, probe=probe, count=count) for each in spaces
     ]
     refuse_unlike([preview.plan for preview in previews])
     return previews
+
+
+def _refuse_taken_name(declared: Space, reader: Reader) -> None:
+    """Raises AblateError if a name would stand for a study and for several sizes."""
+    across = declared.across
+    if across is not None and across.ladder in reader.studies.names().values():
+        raise AblateError(
+            f"the store has a study {across.ladder} without sizes; give the one with"
+            f" across another name, as in name: {across.ladder}-sizes"
+        )
+    if across is None and reader.studies.sizes(declared.name):
+        raise AblateError(
+            f"{declared.name} has several sizes in this store; give the study without"
+            f" across another name, as in name: {declared.name}-one-size"
+        )
 
 
 def _register(preview: Preview, file: str, store: StoreSession) -> int:

@@ -46,9 +46,7 @@ def drawn(
     if published and of != "pareto":
         raise AblateError(f"--published goes with --of pareto, not with --of {of}")
     results = Study(study, url)
-    if of == "effects" and results.is_ladder:
-        of = "sizes"
-    if of in OF_SIZES:
+    if of in OF_SIZES or (of == "effects" and results.is_ladder):
         made = chart(
             results,
             of,

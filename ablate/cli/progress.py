@@ -148,9 +148,10 @@ class Progress:
         self._size = f"{across.size_text} "
         self._told.clear()
         if shown.has_work:
-            self._say(
-                f"{across.size_text}: size {across.number + 1} of {len(across.sizes)}"
-            )
+            which = f"size {across.number + 1} of {len(across.sizes)}"
+            if across.is_predicted:
+                which = "the predicted size"
+            self._say(f"{across.size_text}: {which}")
 
     def proposed(self, cells: list[Cell]) -> None:
         """Adds cells that a search has proposed, or that get more seeds."""

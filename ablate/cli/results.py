@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -230,6 +231,10 @@ def table(
     if form is Format.latex:
         from ablate.report.paper_table import PaperStyle, labels_of
 
+        if stored.is_ladder:
+            _refuse_style(study, (caption, label, columns, labels, wide, bold, group))
+            sys.stdout.write(stored.table("latex"))
+            return
         style = PaperStyle(
             labels=labels_of(labels or []),
             columns=tuple(filter(None, map(str.strip, columns.split(",")))),
@@ -254,6 +259,17 @@ def table(
             raise AblateError(f"{name} goes with --format latex, not {form.value}")
     table = stored.results_table(published=published, group=group)
     show(table, form.value, details=details)
+
+
+def _refuse_style(study: str, given: Sequence[object]) -> None:
+    """Raises AblateError if options of a paper's table are given for several sizes."""
+    from ablate.errors import AblateError
+
+    if any(given):
+        raise AblateError(
+            f"{study} has several sizes, whose table has no caption, label, group or"
+            " columns to choose; leave these options out, or name one of its studies"
+        )
 
 
 # More than any metric can differ by; an infinite margin would call everything the same.

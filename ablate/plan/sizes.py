@@ -18,7 +18,9 @@ def refuse_unlike(plans: Sequence[Plan]) -> None:
     if across is None or len(plans) == 1:
         return
     for number, plan in enumerate(plans):
-        for cell, other in zip(plans[0].cells, plan.cells, strict=True):
+        # Which controls there are depends on costs, and so on the size.
+        rows = zip(_rows(plans[0]), _rows(plan), strict=True)
+        for cell, other in rows:
             _refuse_unlike_cells(across, cell, other, number)
     _refuse_equal_sizes(across, plans)
 
@@ -38,11 +40,16 @@ def _refuse_unlike_cells(across: Across, first: Cell, other: Cell, number: int) 
     )
 
 
+def _rows(plan: Plan) -> list[Cell]:
+    return [cell for cell in plan.cells if cell.role != "control"]
+
+
 def _is_trained(cell: Cell) -> bool:
     return bool(cell.trials or cell.at_settings)
 
 
 def _refuse_equal_sizes(across: Across, plans: Sequence[Plan]) -> None:
+    remedy = "per: number" if across.per == "params" else "per: number, or per: params"
     by_trial: dict[str, str] = {}
     by_position: dict[float, str] = {}
     for plan in plans:
@@ -65,8 +72,8 @@ def _refuse_equal_sizes(across: Across, plans: Sequence[Plan]) -> None:
         if position in by_position:
             raise AblateError(
                 f"across: row 0 has the same {across.unit} at {across.axis} ="
-                f" {by_position[position]} and {size}, so nothing is doubled; write per:"
-                " number, or per: params"
+                f" {by_position[position]} and {size}, so nothing is doubled; write"
+                f" {remedy}"
             )
         if at.is_predicted and position < max(by_position):
             raise AblateError(

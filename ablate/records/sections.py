@@ -454,6 +454,7 @@ class Across:
         predict: a larger size at which effects are predicted; None: there is none.
         predictions: the predicted effects, once all sizes are trained.
         predicted_at: when they were stored, in UTC.
+        predicted_from: a hash of what they were made from.
     """
 
     ladder: str = field(metadata={DESCRIPTIVE: True})
@@ -466,6 +467,7 @@ class Across:
         default=(), metadata={DESCRIPTIVE: True}
     )
     predicted_at: str = field(default="", metadata={DESCRIPTIVE: True})
+    predicted_from: str = field(default="", metadata={DESCRIPTIVE: True})
 
     @property
     def all_sizes(self) -> tuple[Level, ...]:

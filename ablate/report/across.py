@@ -4,8 +4,8 @@ Each row is compared with row 0 of its size, paired by seed. The noise of a diff
 modelled as the noise of its size times the noise of its row: the variance of row r at
 size k is s_k t_r, fitted to the sample variances by maximum likelihood (a gamma model
 with a logarithmic link). So a row with few seeds borrows from its other sizes and from
-the other rows of its size. A row whose own variance at a size is more than `UNUSUAL`
-times the fitted one stands alone there.
+the other rows of its size. A row stands alone at a size if its own variance there is
+larger than the fitted one by more than chance explains in `USUAL` of all cells.
 
 The study's level is divided. A part of `1 - TREND_SHARE` is for the sizes: at each size,
 each row is tested at a `rows x sizes` part of it (Bonferroni). That a row helps at
@@ -44,8 +44,9 @@ Array = np.ndarray[Any, Any]
 
 # The part of the level that is for trends. Chosen by power (docs/statistics.md).
 TREND_SHARE = 0.25
-# From this multiple of the fitted variance on, a row stands alone at a size.
-UNUSUAL = 2.5
+# The share of sample variances with normal noise that are below the threshold from which
+# on a row stands alone. Chosen by simulation of structured noise (`make bench-across`).
+USUAL = 0.87
 # Steps of the fit; it converges in fewer.
 FITTING_STEPS = 30
 # The level of the interval of an equal compute, for a row at a size alone.
@@ -271,12 +272,21 @@ def fitted_variance(variance: Array, freedom: Array) -> tuple[Array, Array]:
     # All rows share row 0, so their variances are correlated: they count as fewer.
     independent = 3 * rows / (rows + 2)
     gained = independent * sizes / (independent + sizes - 1)
-    alone = variance > UNUSUAL * fitted
+    alone = variance > _threshold(freedom) * fitted
     least = freedom.min(axis=(-2, -1), keepdims=True) * np.ones_like(freedom)
     return (
         np.where(alone, variance, fitted),
         np.where(alone, freedom, least * gained),
     )
+
+
+def _threshold(freedom: Array) -> Array:
+    """Returns the ratio of a sample variance to the true one that is not usual."""
+    from scipy import special
+
+    # The quantile of chi-squared, over its mean.
+    quantile: Array = special.chdtri(freedom, 1 - USUAL) / freedom
+    return quantile
 
 
 def slope_weights(doublings: Array) -> Array:
@@ -455,7 +465,12 @@ def _equal(sizes: Sequence[Size], row: int, place: int) -> Equal | None:
     low = int(np.argmin(better)) if not better.all() else len(points) - 1
     high = int(len(points) - 1 - np.argmin(worse[::-1])) if not worse.all() else 0
     low, high = min(low, high), max(low, high)
-    crossings = np.flatnonzero(np.diff(np.sign(mean)))
+    is_above = float(of_row.mean() - of_row_0[place].mean()) > 0
+    is_better = is_above == (sizes[0].results.direction == "max")
+    # A better row is reached at a larger size, and a worse one at a smaller size.
+    on_its_side = points >= here if is_better else points <= here
+    crossings = np.flatnonzero(np.diff(np.sign(mean)) != 0)
+    crossings = crossings[on_its_side[crossings] & on_its_side[crossings + 1]]
     factor = None
     if len(crossings):
         # The crossing that is nearest to the size of the row.

@@ -170,6 +170,8 @@ def _worth(row: RowAcross, label: str, unit: str) -> str:
         equal = at.equal
         if at.verdict not in DECIDED or equal is None or equal.factor is None:
             continue
+        if equal.low is None and equal.high is None:
+            continue
         return (
             f"worth {equal.factor:.2g} times the {unit} at {label}"
             f" {level_text(at.size)} ({_ends(equal)})"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ablate.records import LEVEL, Prediction
+from ablate.records import LEVEL, Prediction, Status, StudyResults
 from ablate.report.across import Array, Size, family_of_sizes
 from ablate.report.verdicts import Estimate
 
@@ -50,10 +50,20 @@ def predict(sizes: Sequence[Size], ahead: float) -> list[Prediction]:
     rows, family = family_of_sizes(ordered)
     if family is None:
         return []
+    # A mean over the other seeds would be one of survivors.
+    complete = [
+        row
+        for row in rows
+        if all(
+            _is_complete(size.results, cell) for size in ordered for cell in (0, row)
+        )
+    ]
     doublings = np.array([size.doublings for size in ordered])
     both = (last_weights(doublings), line_weights(doublings, ahead))
     predictions = []
     for number, row in enumerate(rows):
+        if row not in complete:
+            continue
         estimates = [
             predicted(
                 weights,
@@ -72,6 +82,10 @@ def predict(sizes: Sequence[Size], ahead: float) -> list[Prediction]:
             )
         )
     return predictions
+
+
+def _is_complete(results: StudyResults, row: int) -> bool:
+    return results.cells[row].outcomes == {Status.COMPLETED}
 
 
 def predicted(weights: Array, mean: Array, error: Array, freedom: Array) -> Estimate:

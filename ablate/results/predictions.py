@@ -1,4 +1,9 @@
-"""Effects at a larger size, stored before that size is trained."""
+"""Effects at a larger size, stored before that size is trained.
+
+A prediction belongs to what it was made from: the rows, seeds and sizes that were
+compared, and the unit and size that it is for (`basis_of`). While these stay the same, it
+is never made again. It is not made if any result of the larger size could be known.
+"""
 
 from __future__ import annotations
 
@@ -8,85 +13,122 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from ablate.errors import AblateError
-from ablate.records import WITH_RESULT, Plan, Space
-from ablate.records.changes import changes
-from ablate.records.plain import to_data
+from ablate.identity import content_hash
+from ablate.records import Across, Space, level_text
 from ablate.report.predict import predict
 from ablate.results.sizes import sizes_of
+from ablate.scheduling.preview import Preview
+from ablate.store.lineages import digest_of
 from ablate.store.reader import Reader
 from ablate.store.session import StoreSession
 from ablate.text.advice import option
 
 
-def with_predictions(spaces: Sequence[Space], reader: Reader) -> list[Space]:
-    """Returns the sizes of a space with the predictions that are stored for them."""
-    first = spaces[0]
-    stored = reader.studies.sizes(first.across.ladder) if first.across else []
-    last = stored[0].space if stored else None
-    known = last.across if last is not None else None
-    if (
-        first.across is None
-        or last is None
-        or known is None
-        or known.predict != first.across.predict
-        or changes(to_data(last), to_data(first))
-    ):
-        return list(spaces)
-    return [
-        replace(
-            space,
-            across=replace(
-                space.across,
-                predictions=known.predictions,
-                predicted_at=known.predicted_at,
-            ),
-        )
-        for space in spaces
-        if space.across is not None
+def with_predictions(previews: Sequence[Preview], reader: Reader) -> list[Preview]:
+    """Returns the previews of all sizes with the predictions that are stored for them."""
+    across = previews[0].plan.space.across
+    if across is None or across.predict is None:
+        return list(previews)
+    basis = basis_of(previews)
+    stored = reader.studies.stored_sizes(across.ladder)
+    known = next((each for each in stored if each.predicted_from == basis), None)
+    if known is None:
+        return list(previews)
+    return [_described(preview, known) for preview in previews]
+
+
+def basis_of(previews: Sequence[Preview]) -> str:
+    """Returns a hash of what a prediction is made from.
+
+    Args:
+        previews: those of all sizes, the predicted one last.
+    """
+    *sizes, ahead = previews
+    across = ahead.plan.space.across
+    assert across is not None, "there is a predicted size"
+    rows = [
+        {name: level_text(level) for name, level in cell.levels.items()}
+        for cell in ahead.plan.cells
     ]
+    return content_hash(
+        {
+            "per": across.per,
+            "predict": level_text(across.predict),
+            "rows": rows,
+            "sizes": sorted(digest_of(each.full_plan or each.plan) for each in sizes),
+        }
+    )
 
 
-def refuse_unpredicted(spaces: Sequence[Space]) -> None:
-    """Raises AblateError unless the effects at the predicted size are stored."""
-    across = spaces[0].across
+def refuse_without_prediction(across: Across | None, name: str) -> None:
+    """Raises AblateError unless a space predicts a size, and its effects are stored.
+
+    Args:
+        across: the sizes of the space.
+        name: that of the space.
+    """
     if across is None or across.predict is None:
         raise AblateError(
-            f"{option('predicted')} trains the size that `across` predicts, and"
-            f" {spaces[0].name} predicts none; add one, as in across: {{size.width: [16,"
-            " 24, 32], predict: 64}"
+            f"{option('predicted')} trains the size that `across` predicts, and {name}"
+            " predicts none; add one, as in across: {size.width: [16, 24, 32], predict:"
+            " 64}"
         )
     if not across.predicted_at:
         raise AblateError(
-            f"{across.ladder} has no prediction. It is stored when the trials of all other"
-            f" sizes have a result: train them first, without {option('predicted')}. If"
-            " they are trained, results of it were known before, from another study"
+            f"{across.ladder} has no prediction. It is stored when all trials of the"
+            f" other sizes have completed: train them first, without"
+            f" {option('predicted')}. If they have, no row has two seeds, or results of"
+            " the predicted size were known before"
         )
 
 
 def store_predictions(
-    plans: Sequence[Plan], studies: Sequence[int], store: StoreSession
+    previews: Sequence[Preview], studies: Sequence[int], store: StoreSession
 ) -> None:
-    """Stores the effects at the predicted size, unless there are results of it already.
+    """Stores the effects at the predicted size, unless results of it may be known.
 
     Args:
-        plans: those of all sizes, the predicted one included.
+        previews: those of all sizes, the predicted one last.
         studies: the numbers of the studies of the other sizes.
     """
-    ahead = plans[-1]
+    ahead = previews[-1].plan
     across = ahead.space.across
     if across is None or not across.is_predicted or across.predicted_at:
         return
-    known = store.reader.trials.known(trial.hash for trial in ahead.trials)
-    if any(trial.status in WITH_RESULT for trial in known.values()):
+    if store.reader.trials.have_results(ahead.trials):
         return
     position = across.position(ahead.cells[0].cost, ahead.space.images_seen)
     assert position is not None, "the plan was accepted"
-    predictions = tuple(
-        predict(sizes_of(across.ladder, store.reader), math.log2(position))
+    sizes = sizes_of(across.ladder, store.reader)
+    predictions = tuple(predict(sizes, math.log2(position)))
+    if not predictions:
+        return
+    made = replace(
+        across,
+        predictions=predictions,
+        predicted_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        predicted_from=basis_of(previews),
     )
-    at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    for plan, study in zip(plans, studies, strict=False):
-        of_size = plan.space.across
-        assert of_size is not None, "all sizes are those of one ladder"
-        described = replace(of_size, predictions=predictions, predicted_at=at)
-        store.writer.describe(study, replace(plan.space, across=described))
+    for preview, study in zip(previews, studies, strict=False):
+        store.writer.describe(study, _described(preview, made).plan.space)
+
+
+def _described(preview: Preview, known: Across) -> Preview:
+    """Returns a preview whose space has the predictions of another size."""
+
+    def described(space: Space) -> Space:
+        assert space.across is not None, "all sizes are those of one ladder"
+        across = replace(
+            space.across,
+            predictions=known.predictions,
+            predicted_at=known.predicted_at,
+            predicted_from=known.predicted_from,
+        )
+        return replace(space, across=across)
+
+    full = preview.full_plan
+    return replace(
+        preview,
+        plan=replace(preview.plan, space=described(preview.plan.space)),
+        full_plan=replace(full, space=described(full.space)) if full else None,
+    )

@@ -38,7 +38,7 @@ def budget_of(url: str) -> ErrorBudget:
                 reader.studies.all(),
                 key=lambda study: (study.last_result_at, study.name),
             )
-            if study.finished and study.space is not None
+            if study.finished and study.space is not None and not _is_old_size(study)
         ]
     # The sizes of a ladder are one test, at the place of the last one.
     last = list(dict.fromkeys(reversed(names)))[::-1]
@@ -49,9 +49,15 @@ def budget_of(url: str) -> ErrorBudget:
 def _tested_as(study: StudyStatus) -> str:
     """Returns the name under which a study is tested: that of its ladder, or its own."""
     across = study.space.across if study.space is not None else None
-    if across is None or study.name != base_name(study.name):
+    if across is None or across.is_predicted or across.study != study.name:
         return study.name
     return across.ladder
+
+
+def _is_old_size(study: StudyStatus) -> bool:
+    """Whether a study is an earlier generation of a size, which has no verdicts."""
+    across = study.space.across if study.space is not None else None
+    return across is not None and study.name != base_name(study.name)
 
 
 def _test(study: Study) -> StudyTest | None:

@@ -112,6 +112,15 @@ class Study:
             group: a factor; rows with the same level of it are grouped.
         """
         if self.is_ladder:
+            for option_name, is_given in (
+                ("published", published),
+                ("group", bool(group)),
+            ):
+                if is_given:
+                    raise AblateError(
+                        f"{option(option_name)} is for one study, and {self.name} has"
+                        " several sizes; name one of its studies"
+                    )
             return self._across(None)
         results, declared = self.read()
         printed = self.published() if published else None
@@ -129,7 +138,7 @@ class Study:
         Args:
             form: md, latex, html, csv or json.
         """
-        if form == "latex":
+        if form == "latex" and not self.is_ladder:
             return self.paper_table()
         table = self.results_table()
         return ShownText(render(table, form), str(html(table)))

@@ -69,6 +69,9 @@ class Drawable(Protocol):
 
     def effects_table(self, of: str) -> Table: ...
 
+    @property
+    def is_ladder(self) -> bool: ...
+
     def sizes(self) -> list[Size]: ...
 
     def tried(self, results: StudyResults) -> Sequence[TriedSetting]: ...
@@ -121,7 +124,7 @@ def chart(
             raise AblateError(
                 f"{name} is for {' and '.join(readers)}, not for {of}; leave it out"
             )
-    if of in OF_SIZES:
+    if of in OF_SIZES or (of == "effects" and study.is_ladder):
         return _chart_of_sizes(study, of)
     results, declared = study.read()
     by_name = {known.name: known for known in results.metrics}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from ablate.errors import Problem, shortened
+from ablate.errors import Problem, did_you_mean, shortened
 from ablate.records import LONGEST_NAME, Across, is_number
 from ablate.space.context import Context, shown
 from ablate.space.levels import check_different
@@ -36,11 +36,17 @@ def problems_of(document: Document) -> list[Problem]:
     axes = [key for key in across if key not in AcrossForm.model_fields]
     where: Where = ("across",)
     if len(axes) != 1 or not isinstance(axes[0], str):
+        meant = [
+            f"'{axis}'{hint}"
+            for axis in axes
+            if (hint := did_you_mean(axis, AcrossForm.model_fields))
+        ]
         return [
             document.problem(
                 where,
                 f"across has one axis, found {len(axes)}; write it with its sizes, as"
-                " in across: {size.width: [16, 24, 32, 48]}",
+                " in across: {size.width: [16, 24, 32, 48]}"
+                + "".join(f"; {each}" for each in meant),
             )
         ]
     axis = axes[0]

@@ -295,7 +295,7 @@ def digest_of(plan: Plan) -> str:
     if space.tune is not None:
         compared["tune"] = decisive(Tune, to_data(space)["tune"])
     if space.across is not None:
-        compared["across"] = [space.across.axis, *space.across.sizes]
+        compared["across"] = [space.across.axis, *sorted(space.across.texts())]
     if space.strategy is not None:
         # Which cells there are follows from results. The rest of the space decides.
         data = to_data(space)

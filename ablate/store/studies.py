@@ -79,6 +79,13 @@ class StudyStatus:
         )
 
 
+def _is_of(ladder: Across, across: Across) -> bool:
+    """Whether a size belongs to a ladder as it was last declared."""
+    if (across.axis, across.sizes) != (ladder.axis, ladder.sizes):
+        return False
+    return not across.is_predicted or across.predict == ladder.predict
+
+
 class StudyReader:
     """Reads the studies of a store."""
 
@@ -127,7 +134,9 @@ class StudyReader:
                 f" ones are {', '.join(earlier) or 'none'}"
             )
         if name not in by_name and (sizes := self.sizes(name)):
-            names = ", ".join(size.name for size in sizes)
+            ahead = self.predicted(name)
+            every = [*sizes, *([ahead] if ahead is not None else [])]
+            names = ", ".join(size.name for size in every)
             raise UnknownName(
                 f"{name} has several sizes, each of which is a study; name one: {names}"
             )
@@ -155,15 +164,28 @@ class StudyReader:
         sizes = self._ladder(name)
         return next((study for across, study in sizes if across.is_predicted), None)
 
+    @patient
+    def stored_sizes(self, name: str) -> list[Across]:
+        """Returns what is stored of a ladder in all studies that ever were one of its
+        sizes.
+        """
+        spaces = [study.space for study in self.all()]
+        across = [space.across for space in spaces if space is not None]
+        return [each for each in across if each is not None and each.ladder == name]
+
     def _ladder(self, name: str) -> list[tuple[Across, StudyStatus]]:
         sizes: list[tuple[Across, StudyStatus]] = []
         for study in self.all():
             across = study.space.across if study.space is not None else None
-            if across is None or across.ladder != name or "@" in study.name:
-                continue
-            sizes.append((across, study))
-        # The last one is the most recent. A size that was taken out of the file is left.
-        last = [each for each in sizes if each[0].sizes == sizes[-1][0].sizes]
+            # A size that was renamed, or is an earlier generation, is none of them.
+            if (
+                across is not None
+                and across.ladder == name
+                and across.study == study.name
+            ):
+                sizes.append((across, study))
+        # The last one is the most recent. What was taken out of the file is left.
+        last = [each for each in sizes if _is_of(sizes[-1][0], each[0])]
         return sorted(last, key=lambda each: each[0].number)
 
     @patient
@@ -206,6 +228,9 @@ class StudyReader:
         with self._engine.connect() as connection:
             matches = connection.execute(query).all()
         hashes = {row[1] for row in matches}
+        if not hashes and self.sizes(word):
+            # It names the sizes.
+            self.get(word)
         if not hashes or len(word) < 4:
             raise UnknownName(
                 unknown("study or trial", word, names)

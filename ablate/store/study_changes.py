@@ -52,6 +52,12 @@ def rename(connection: Connection, old: str, new: str) -> dict[str, str]:
         )
     rows = connection.execute(select(studies).order_by(studies.c.id)).mappings().all()
     names = {row["name"] for row in rows}
+    spaces = [row["space"] or {} for row in rows if row["name"] == old]
+    if spaces and spaces[0].get("across"):
+        raise AblateError(
+            f"{old} is a size of {spaces[0]['across']['ladder']}, which names it; write"
+            " another name into the file, and run it"
+        )
     if new in {base_name(name) for name in names}:
         raise AblateError(f"the store has a study '{new}' already; choose another name")
     _refuse_running(connection, old)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Engine, func, select
@@ -19,7 +20,7 @@ from ablate.records import (
     Trial,
 )
 from ablate.records.stored import Attempt, Circumstances, StoredTrial, TrialRow
-from ablate.store.comparisons import CHUNK
+from ablate.store.comparisons import CHUNK, key_of_trial, trained_before
 from ablate.store.database import patient
 from ablate.store.results import final_values
 from ablate.store.rows import check_complete
@@ -64,6 +65,15 @@ class TrialReader:
     def __init__(self, engine: Engine, studies: StudyReader) -> None:
         self._engine = engine
         self._studies = studies
+
+    @patient
+    def have_results(self, planned: Iterable[Trial]) -> bool:
+        """Whether a trial that differs from one of these in its seed alone has a result."""
+        rows = list(planned)
+        networks = {trial.architecture.hash for trial in rows}
+        with self._engine.connect() as connection:
+            trained = trained_before(connection, networks, datetime.max)
+        return not trained.keys().isdisjoint(map(key_of_trial, rows))
 
     @patient
     def of(self, name: str, *, beside: bool = False) -> list[TrialRow]:

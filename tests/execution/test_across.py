@@ -21,6 +21,7 @@ from ablate.report.verdicts import Verdict, Withheld
 from ablate.results.project import budget_of
 from ablate.results.study import Study
 from ablate.store.reader import Reader
+from ablate.store.writer import Writer
 from tests.conftest import Killed, Say, killing
 
 STUDY = """
@@ -557,7 +558,7 @@ def test_results_that_are_known_are_not_predicted(
     run_study(STUDY.replace(AXIS, "size.width: [32, 64]") + "name: other\n")
     run_study(PREDICTED)
     assert predictions(options) == ("", {})
-    with pytest.raises(AblateError, match="results of it were known"):
+    with pytest.raises(AblateError, match="were known before"):
         run_predicted(options)
 
 
@@ -599,3 +600,180 @@ def test_a_prediction_is_for_a_larger_size(options: Options) -> None:
     text = STUDY.replace(AXIS, "size.width: [16, 32], predict: 8")
     with pytest.raises(AblateError, match="predict is for a size beyond the others"):
         run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
+
+
+FURTHER = PREDICTED.replace("predict: 32", "predict: 64")
+
+
+def test_another_prediction_is_not_compared_with_the_size_before(
+    run_study: RunStudy, options: Options, ladder: Study
+) -> None:
+    run_study(PREDICTED, fading)
+    at, by_row = predictions(options)
+    run_predicted(options)
+    # Width 64 is predicted now, and 32 is what was measured.
+    run_study(FURTHER, fading)
+    row = ladder.effects_table().data[0]
+    assert "measured" not in row
+    assert predictions(options)[1] != by_row
+    # Back again, the first prediction stands.
+    run_study(PREDICTED, fading)
+    assert predictions(options) == (at, by_row)
+    assert ladder.effects_table().data[0]["measured"] == pytest.approx(-4, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("seeds: 5", "seeds: 5\nmargin: 2"),
+        ("[8, 16]", "[16, 8]"),
+        ("question: Does", "question: Why does"),
+    ],
+)
+def test_a_prediction_stays_while_what_it_is_made_from_does(
+    run_study: RunStudy, options: Options, old: str, new: str
+) -> None:
+    run_study(PREDICTED, fading)
+    before = predictions(options)
+    run_study(PREDICTED.replace(old, new), fading)
+    assert predictions(options) == before
+
+
+def test_other_seeds_are_not_predicted_once_the_size_was_seen(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study(PREDICTED, fading)
+    run_predicted(options)
+    run_study(PREDICTED.replace("seeds: 5", "seeds: [10, 11, 12]"), fading)
+    assert predictions(options) == ("", {})
+
+
+def test_the_unit_is_part_of_a_prediction(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study(PREDICTED, fading)
+    _, by_compute = predictions(options)
+    run_study(PREDICTED.replace("predict: 32", "predict: 32, per: number"), fading)
+    _, by_width = predictions(options)
+    assert by_width[1] != by_compute[1]
+
+
+def test_one_seed_predicts_nothing(run_study: RunStudy, options: Options) -> None:
+    run_study(PREDICTED.replace("seeds: 5", "seeds: 1"))
+    assert predictions(options) == ("", {})
+    with pytest.raises(AblateError, match="no row has two seeds"):
+        run_predicted(options, PREDICTED.replace("seeds: 5", "seeds: 1"))
+
+
+def test_a_row_with_a_lost_trial_is_not_predicted(
+    run_study: RunStudy, options: Options
+) -> None:
+    def lost(trial: Trial, number: int) -> Epoch:
+        if width_of(trial) == 16 and "value" in trial.architecture.settings:
+            raise ValueError("this row cannot train")
+        return curves(constant)(trial, number)
+
+    declared = space.load(PREDICTED, "tiny.yaml")
+    run(declared, "tiny.yaml", options, None, SimulatedExecutor(lost))
+    assert predictions(options) == ("", {})
+    with Writer(options.url) as writer:
+        writer.abandon("tiny/width-16", 2)
+    run_study(PREDICTED)
+    assert set(predictions(options)[1]) == {1}
+
+
+def test_a_size_is_not_renamed(run_study: RunStudy, options: Options, say: Say) -> None:
+    run_study()
+    words = ("study", "rename", "tiny/width-8", "foo", "--runs", str(options.runs))
+    code, _, error = say(*words)
+    assert code == 2
+    assert "is a size of tiny" in error
+
+
+def test_axes_with_the_same_sizes_are_not_mixed(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    text = STUDY.replace("depth: 1, heads: 2, ", "width: 8, ")
+    depths = text.replace(AXIS, "size.depth: [1, 2]") + "fixed: {size.heads: 2}\n"
+    heads = text.replace(AXIS, "size.heads: [1, 2], per: number")
+    law = SimulatedExecutor()
+    for each in (depths, heads + "fixed: {size.depth: 1}\n"):
+        declared = space.load(each, "tiny.yaml")
+        run(declared, "tiny.yaml", Options(store=ladder.store), None, law)
+    assert [size.across.axis for size in ladder.sizes()] == ["size.heads"] * 2
+
+
+@pytest.mark.parametrize("ladder_first", [True, False])
+def test_a_study_and_a_ladder_do_not_share_a_name(
+    run_study: RunStudy, *, ladder_first: bool
+) -> None:
+    plain = STUDY.replace(f"across: {{{AXIS}}}", "fixed: {size.width: 8}")
+    first, second = (STUDY, plain) if ladder_first else (plain, STUDY)
+    run_study(first)
+    with pytest.raises(AblateError, match="another name, as in name: tiny-"):
+        run_study(second)
+
+
+def test_controls_may_differ_between_sizes(options: Options) -> None:
+    text = STUDY.replace("[none, 3]", "[none, 3, 7]").replace("8, 16, 32", "4, 8, 32")
+    sizes = space.load_sizes(text + "control: iso-params\n", "tiny.yaml")
+    shown = previews(sizes, options.url, options, probe=False)
+    assert len({len(each.plan.cells) for each in shown}) > 1
+
+
+def test_an_equal_compute_lies_on_the_side_of_the_effect(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    # Row 0 gets worse with each doubling of the width, by more than it gains elsewhere.
+    run_study(law=lambda row, width: {"ffn.kernel": 2.0}.get(row, 0) - 8 * (width / 8))
+    (row, _) = ladder.effects_table().data
+    assert row["verdict"].startswith("helps at every size")
+    assert "worth" not in row["verdict"]
+    assert all(at["equal"] is None or at["equal"] >= 1 for at in row["sizes"])
+
+
+def test_a_resume_after_an_edit_trains_the_sizes_first(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study(PREDICTED, fading)
+    declared = space.load(PREDICTED, "tiny.yaml")
+    executor = SimulatedExecutor(curves(fading))
+    with pytest.raises(Killed):
+        run(declared, "tiny.yaml", options, killing(20), executor, predicted=True)
+    with pytest.raises(Killed):
+        run_study(PREDICTED.replace("seeds: 5", "seeds: 6"), fading, killing(5))
+    outcome = resume("tiny", options, None, SimulatedExecutor(curves(fading)))
+    assert (outcome.trials, outcome.unfinished) == (36, 0)
+    # A file that predicts nothing has nothing else to finish.
+    run_study(PREDICTED.replace(", predict: 32", ""), fading)
+    assert resume("tiny", options, None, SimulatedExecutor()).trained == 0
+
+
+def test_the_predicted_size_is_in_the_error_budget(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study(PREDICTED, fading)
+    run_predicted(options)
+    by_name = {line.test.name: line.own for line in budget_of(options.url).lines}
+    assert by_name["tiny/width-32"] == ("row 1",)
+    assert set(by_name) == {"tiny", "tiny/width-32"}
+
+
+def test_a_misspelt_key_is_recognised() -> None:
+    text = STUDY.replace(AXIS, f"{AXIS}, pre: params")
+    with pytest.raises(SpaceError, match="found 2.*'pre'; did you mean 'per'"):
+        space.load(text, "tiny.yaml")
+
+
+def test_latex_has_a_column_for_each_size(
+    run_study: RunStudy, options: Options, ladder: Study, say: Say
+) -> None:
+    run_study()
+    where = ("--runs", str(options.runs), "--format", "latex")
+    code, out, _ = say("table", "tiny", *where)
+    assert code == 0
+    assert out == ladder.table("latex")
+    assert "width 32" in out
+    code, _, error = say("table", "tiny", *where, "--caption", "mine")
+    assert code == 2
+    assert "leave these options out" in error
