@@ -222,6 +222,8 @@ def abandon(
 
     url = url_of(store, runs)
     with Reader(url) as reader:
+        # It raises if there is no such study.
+        reader.studies.get(study)
         rows = {trial.row for trial in reader.trials.of(study)}
     if row is not None and row not in rows:
         listed = ", ".join(map(str, sorted(rows)))
