@@ -445,7 +445,7 @@ class AcrossForm(Form):
     """
 
     predict: OneLevel | None = None
-    """A larger size at which effects are predicted. `ablate run FILE --predicted` trains
+    """A larger size at which effects are predicted. `ablate run` with `--predicted` trains
     it later, and the table shows both.
     """
 
