@@ -46,32 +46,22 @@ def drawn(
     if published and of != "pareto":
         raise AblateError(f"--published goes with --of pareto, not with --of {of}")
     results = Study(study, url)
-    if of in OF_SIZES or (of == "effects" and results.is_ladder):
-        made = chart(
-            results,
-            of,
-            rows=rows,
-            metric=metric,
-            cost=cost,
-            published=published,
-            by=by,
-            group=group,
+    if of not in OF_SIZES and not results.is_ladder:
+        curves = [metric.name for metric in results.results().metrics]
+        _check_option("--metric", metric, curves, readers=WITH_METRIC, of=of)
+        factors = results.results().factors
+        tune = results.results().tune
+        known = tune.names if tune and of == "sensitivity" else factors
+        _check_option("--by", by, known, readers=("metric", "sensitivity"), of=of)
+        _check_option("--group", group, factors, readers=("metric",), of=of)
+        missing = sorted(
+            set(rows or ()) - {cell.index for cell in results.results().cells}
         )
-        save_chart(to, made, FigureStyle(width=width, title=title))
-        return
-    curves = [metric.name for metric in results.results().metrics]
-    _check_option("--metric", metric, curves, readers=WITH_METRIC, of=of)
-    factors = results.results().factors
-    tune = results.results().tune
-    known = tune.names if tune and of == "sensitivity" else factors
-    _check_option("--by", by, known, readers=("metric", "sensitivity"), of=of)
-    _check_option("--group", group, factors, readers=("metric",), of=of)
-    missing = sorted(set(rows or ()) - {cell.index for cell in results.results().cells})
-    if missing:
-        raise AblateError(
-            f"{study} has no row {', '.join(map(str, missing))}; its rows are in:"
-            f" {advice.command('table', study)}"
-        )
+        if missing:
+            raise AblateError(
+                f"{study} has no row {', '.join(map(str, missing))}; its rows are in:"
+                f" {advice.command('table', study)}"
+            )
     made = chart(
         results,
         of,

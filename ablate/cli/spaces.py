@@ -112,10 +112,15 @@ def plan(
     """
     from ablate import pipeline, space
     from ablate.cli.tables import plan_table
-    from ablate.errors import DataError
+    from ablate.errors import AblateError, DataError
 
     options = pipeline.Options(runs, store, cpus=cpus)
     spaces = space.read_sizes(file)
+    if details and len(spaces) > 1:
+        raise AblateError(
+            "--all prints what the seeds of one study find, and this space has several"
+            " sizes; leave it out (docs/sizes.md says what several sizes find)"
+        )
     if until_decided is not None:
         spaces = [space.until_decided(each, until_decided) for each in spaces]
     with busy("counting costs"):

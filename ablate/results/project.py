@@ -87,7 +87,11 @@ def _test(study: Study) -> StudyTest | None:
 
 def _test_of_ladder(study: Study) -> StudyTest | None:
     """Returns the family of all rows at all sizes; None if it is not over."""
-    sizes = study.sizes()
+    try:
+        sizes = study.sizes()
+    except AblateError:
+        # The others were deleted.
+        return None
     rows = rows_across(sizes, sizes[0].margin)
     if any(row.withheld in OPEN for row in rows):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -777,3 +778,20 @@ def test_latex_has_a_column_for_each_size(
     code, _, error = say("table", "tiny", *where, "--caption", "mine")
     assert code == 2
     assert "leave these options out" in error
+
+
+def test_a_ladder_of_which_one_size_is_left_does_not_hide_the_others(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study()
+    with sqlite3.connect(options.runs / "ablate.db") as store:
+        # `ablate study delete` refuses studies with results.
+        store.execute("UPDATE studies SET space = NULL WHERE name != 'tiny/width-8'")
+    assert budget_of(options.url).lines == ()
+
+
+def test_a_plan_of_several_sizes_has_no_power(say: Say) -> None:
+    Path("sizes.yaml").write_text(STUDY)
+    code, _, error = say("plan", "sizes.yaml", "--all")
+    assert code == 2
+    assert "leave it out" in error
