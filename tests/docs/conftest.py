@@ -31,6 +31,7 @@ STUDIES = (
     "search_spaces/antioversmoothing/figure1-small.yaml",
     "search_spaces/mabvit/s16-18-small.yaml",
 )
+LADDERS = ("search_spaces/sizes.yaml", "search_spaces/fashion-sizes.yaml")
 SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").replace(
     "test_images: 50", "test_images: 300"
 )
@@ -56,7 +57,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "lr: 2e-3, ", ""
     )
     pipeline.run(space.load(tuned, "search_spaces/tuned.yaml"), "tuned.yaml", options)
-    pipeline.run(space.load(SIZES, "search_spaces/sizes.yaml"), "sizes.yaml", options)
+    for name in LADDERS:
+        pipeline.run(space.load(SIZES, name), name, options)
     (folder / "mine.yaml").write_text(SMALL + MORE)
     # What `ablate init` writes.
     shutil.copy(ROOT / "ablate" / "cli" / "space.yaml", folder)
