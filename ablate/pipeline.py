@@ -19,6 +19,7 @@ rest.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
@@ -400,9 +401,14 @@ def _previews(
     """
     if reader is not None:
         _refuse_taken_name(spaces[0], reader)
-    previews = [
-        make_preview(each, reader, options, probe=probe, count=count) for each in spaces
-    ]
+    previews: list[Preview] = []
+    for each in spaces:
+        earlier = [preview.plan for preview in previews]
+        previews.append(
+            make_preview(
+                each, reader, options, probe=probe, count=count, earlier=earlier
+            )
+        )
     refuse_unlike([preview.plan for preview in previews])
     return previews
 
@@ -498,7 +504,10 @@ def _outcome(
 ) -> Outcome:
     """The outcome of a run, counted by the stored status of its trials."""
     declared = preview.plan.space
-    states = reader.studies.get(declared.name).by_status
+    states = Counter(reader.studies.get(declared.name).by_status)
+    shared = reader.trials.known(preview.shared, with_epochs=False).values()
+    # They count as trials of the size that trains them.
+    states.subtract(trial.status for trial in shared)
     undiagnosed = 0
     if declared.diagnostics.names:
         undiagnosed = reader.diagnostics.undiagnosed(

@@ -101,12 +101,11 @@ class Progress:
         self._size = f"{space.across.size_text} " if space.across else ""
         self._label(shown.plan.cells)
         left_out = len(shown.not_chosen)
-        known = len(shown.plan.trials) - len(shown.to_train) - left_out
         time_ = f", about {duration(shown.seconds)}" if shown.seconds else ""
         time_ += busy_note(shown.seconds)
         trials = (
-            f"{len(shown.plan.trials)} trials, {known} known, {len(shown.to_train)} to"
-            " train"
+            f"{len(shown.plan.trials) - len(shown.shared)} trials,"
+            f" {shown.known_trials} known, {len(shown.to_train)} to train"
         )
         if left_out:
             trials += f", {left_out} left out"
@@ -203,6 +202,7 @@ class Progress:
                 trial.hash: f"{levels}, seed {trial.seed}" for trial in cell.trials
             }
             # A trial at the setting of row 0 may be one of the table, too.
+            # One that chooses at the smallest size has the label of that size.
             self._labels = {
                 at.trial.hash: f"{levels}, setting {at.setting}, seed {at.trial.seed}"
                 for at in cell.at_settings

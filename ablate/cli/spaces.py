@@ -159,12 +159,12 @@ def _print_sizes(previews: Sequence[Preview]) -> None:
 
 def _trials_text(shown: Preview) -> str:
     """Returns the trials of a plan and their time, in a sentence."""
-    known = len(shown.plan.trials) - len(shown.to_train)
     time = ", in an unknown time"
     if shown.seconds is not None:
         time = f", about {duration(shown.seconds)}"
+    trials = len(shown.plan.trials) - len(shown.shared)
     return (
-        f"{len(shown.plan.trials)} trials: {known} known, {len(shown.to_train)} to"
+        f"{trials} trials: {shown.known_trials} known, {len(shown.to_train)} to"
         f" train{time}{busy_note(shown.seconds)}."
     )
 
@@ -247,8 +247,9 @@ def _tuning_text(shown: Preview) -> str:
     time = ""
     if shown.later_seconds is not None:
         time = f", about {duration(shown.later_seconds)}"
+    at = f" at {tune.size_text}" if tune.at else ""
     return (
-        f"Each row tries {len(tune.points)} settings. Then it is trained at the best one,"
+        f"Each row tries {len(tune.points)} settings{at}. Then it is trained at the best one,"
         f" and at that of row 0: at most {shown.later} trials more{time}."
     )
 

@@ -214,14 +214,22 @@ class Cells:
             for seed in numbers
             for number in self._space.tune.seeds_that_choose(seed)
         )
+        tried = built_at
+        if self._space.tune.at:
+            tried = self._at_settings(cell, built, self._space.tune.at)
         return replace(
             cell,
             architecture=trials[0].architecture,
             trials=trials,
             base=trials[0],
+            by_setting=tuple(
+                at_setting.trials(numbers[:1])[0] for at_setting in built_at
+            ),
             at_settings=tuple(
-                AtSetting(stage="tuning", setting=number, trial=trial)
-                for number, at_setting in enumerate(built_at)
+                AtSetting(
+                    stage="tuning", setting=number, trial=trial, cost=at_setting.cost
+                )
+                for number, at_setting in enumerate(tried)
                 for trial in at_setting.trials(tuple(choosing))
             ),
         )
@@ -236,8 +244,13 @@ class Cells:
         except Infeasible:
             return built
 
-    def _at_settings(self, cell: Cell, built: _Built) -> list[_Built]:
+    def _at_settings(
+        self, cell: Cell, built: _Built, size: Settings | None = None
+    ) -> list[_Built]:
         """Returns what would be trained at each setting of a cell, the first one first.
+
+        Args:
+            size: another size than that of the space, as axis and size.
 
         Raises:
             AblateError: a setting cannot be trained in the cell, or changes its cost.
@@ -247,28 +260,30 @@ class Cells:
             return [built]
         costs = self._costs
         is_own = bool(self._space.network.trainer)
-        if not is_own and all(map(_is_free, tune.names)):
-            # To count each setting again would take most of the time of a plan.
-            costs = _same_cost(built.cost)
-        built_at = []
+        built_at: list[_Built] = []
         for point in tune.points:
-            place = f"row {cell.index} at {_text(point)}"
+            levels = {**cell.levels, **point, **(size or {})}
+            place = f"row {cell.index} at {_text({**point, **(size or {})})}"
             try:
-                at_setting = _build(self._space, {**cell.levels, **point}, costs)
+                at_setting = _build(self._space, levels, costs)
             except Infeasible as error:
                 raise AblateError(
                     f"tune: every row tries every setting, but {place} cannot be"
                     f" trained: {error}; change the levels of"
                     f" {', '.join(tune.names)} under tune"
                 ) from None
-            if at_setting.cost != built.cost:
+            first = built_at[0] if built_at else at_setting
+            if at_setting.cost != first.cost:
                 raise AblateError(
                     f"tune: {place} is another network, which costs"
-                    f" {_other_cost(at_setting.cost, built.cost)}; settings that each row"
+                    f" {_other_cost(at_setting.cost, first.cost)}; settings that each row"
                     " chooses must not change costs: name this hyperparameter under"
                     " factors"
                 )
             built_at.append(at_setting)
+            if not is_own and all(map(_is_free, tune.names)):
+                # To count each setting again would take most of the time of a plan.
+                costs = _same_cost(first.cost)
         return built_at
 
     def _settings(self, levels: Settings) -> Settings:

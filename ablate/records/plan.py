@@ -26,6 +26,8 @@ class AtSetting:
     # The number of the setting.
     setting: int
     trial: Trial
+    # Of its network, which may have another size than the row.
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Cell:
     # With nuisance hyperparameters: the training that identifies the row, at the recipe
     # of the space. It need not be trained.
     base: Trial | None = None
+    # With nuisance hyperparameters: the training at each setting, with some seed.
+    by_setting: tuple[Trial, ...] = ()
     # With nuisance hyperparameters: the number of the setting of each of `trials`.
     settings: tuple[int, ...] = ()
     # With nuisance hyperparameters: the trials beside those of the table.

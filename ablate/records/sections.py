@@ -384,6 +384,11 @@ class Seeds:
 FIRST_TUNING_SEED = 1_000_000
 
 
+def axis_label(axis: str) -> str:
+    """Returns the last part of an axis of sizes, as tables name it: `width`."""
+    return axis.rpartition(".")[2].replace("_", " ")
+
+
 @dataclass(frozen=True)
 class Tune:
     """Nuisance hyperparameters: each row is trained at its own best setting of them."""
@@ -398,6 +403,8 @@ class Tune:
     seeds: Annotated[int, Ge(1), Le(100)] = 1
     # Whether each seed of the table has a setting of its own, chosen by its own trials.
     repeat: bool = False
+    # The size at which settings are chosen, as axis and size; empty: that of the row.
+    at: Settings = field(default_factory=dict)
     # How the settings were drawn: all combinations of the listed levels (grid),
     # independently (random), or from a scrambled Sobol sequence.
     draw: Literal["grid", "random", "sobol"] = field(
@@ -411,6 +418,13 @@ class Tune:
     ranges: Mapping[str, str] = field(
         default_factory=dict, metadata={DESCRIPTIVE: True}
     )
+
+    @property
+    def size_text(self) -> str:
+        """The size at which settings are chosen, in words; empty: that of the row."""
+        return "".join(
+            f"{axis_label(axis)} {level_text(at)}" for axis, at in self.at.items()
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -502,7 +516,7 @@ class Across:
     @property
     def label(self) -> str:
         """The last part of the axis, as tables name it: `width`."""
-        return self.axis.rpartition(".")[2].replace("_", " ")
+        return axis_label(self.axis)
 
     @property
     def size_text(self) -> str:

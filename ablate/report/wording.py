@@ -337,6 +337,7 @@ def tuning_note(results: StudyResults, *, remedy: bool = True) -> list[str]:
         "random": "the same random draws for all rows",
         "sobol": "the same points of a Sobol sequence for all rows",
     }[tune.draw]
+    at = f" at {tune.size_text}" if tune.at else ""
     about = (
         "Verdicts are about the whole procedure, the choice included."
         if tune.repeat
@@ -346,7 +347,8 @@ def tuning_note(results: StudyResults, *, remedy: bool = True) -> list[str]:
     return [
         f"{chooser[0].upper()}{chooser[1:]} is at its own best of"
         f" {len(tune.points)} settings of {', '.join(tune.names)} ({drawn}), chosen by"
-        f" {tune.metric} on held-out images with {seeds} each, and trained on fresh seeds."
+        f" {tune.metric} on held-out images with {seeds} each{at}, and trained on fresh"
+        " seeds."
         f" {about}"
     ]
 

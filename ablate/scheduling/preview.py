@@ -41,6 +41,7 @@ class Preview:
         known: status and epochs by trial, for those that the store has.
         to_train: the trials without a result.
         not_chosen: trials without a result that the options leave out, by their hashes.
+        shared: trials that an earlier size has, too, by their hashes. It trains them.
         later: the number of trials, at most, that rows get when they have chosen their
             settings.
         later_seconds: estimated time of these.
@@ -66,6 +67,7 @@ class Preview:
     changes: tuple[str, ...] = ()
     names: Mapping[int, str] = field(default_factory=dict)
     not_chosen: frozenset[str] = frozenset()
+    shared: frozenset[str] = frozenset()
     later: int = 0
     later_seconds: float | None = None
 
@@ -84,9 +86,15 @@ class Preview:
         return next(filter(None, map(presence.problem, places.values())), "")
 
     @property
+    def known_trials(self) -> int:
+        """The number of its own trials that have a result."""
+        others = len(self.to_train) + len(self.not_chosen) + len(self.shared)
+        return len(self.plan.trials) - others
+
+    @property
     def has_work(self) -> bool:
         """Whether there is anything to train, now or later."""
-        return bool(self.to_train) or self.more_cells != 0
+        return bool(self.to_train) or bool(self.later) or self.more_cells != 0
 
 
 def make_preview(
@@ -96,11 +104,13 @@ def make_preview(
     *,
     probe: bool = True,
     count: Count | None = None,
+    earlier: Iterable[Plan] = (),
 ) -> Preview:
     """What a run would do.
 
     Args:
         reader: the store, if there is one.
+        earlier: the plans of the sizes that are trained before.
         count: counts the cost of an architecture, if not this process.
         probe: time a few training steps if the store holds no times.
 
@@ -146,8 +156,12 @@ def make_preview(
             known |= reader.trials.known(added)
         if space.tune:
             later = _later(full_plan, plan)
+    shared = {trial.hash for other in earlier for trial in other.trials}
+    shared &= {trial.hash for trial in plan.trials}
     to_train = [
-        trial for trial in plan.trials if not policy.is_result(known.get(trial.hash))
+        trial
+        for trial in plan.trials
+        if trial.hash not in shared and not policy.is_result(known.get(trial.hash))
     ]
     not_chosen = frozenset[str]()
     if options.rows or options.seeds:
@@ -171,6 +185,7 @@ def make_preview(
         changes=changes,
         names=names,
         not_chosen=not_chosen,
+        shared=frozenset(shared),
         later=len(later),
         later_seconds=later_seconds,
     )
@@ -317,8 +332,10 @@ def _seconds(
     }
     for cell in plan.cells:
         for at in cell.at_settings:
+            flops.setdefault(at.trial.architecture.hash, at.cost.flops or 1)
+        for trial in cell.by_setting:
             if cell.cost:
-                flops.setdefault(at.trial.architecture.hash, cell.cost.flops or 1)
+                flops.setdefault(trial.architecture.hash, cell.cost.flops or 1)
     per_flop = None
     if reader is not None:
         per_flop = reader.costs.seconds_per_flop_epoch(to_train[0].data.canonical())

@@ -20,7 +20,6 @@ from ablate.records import (
     Known,
     Plan,
     Status,
-    Trial,
     Tune,
 )
 from ablate.report.tuning import best_setting
@@ -62,23 +61,24 @@ def _with_setting(cell: Cell, chosen: Mapping[int, Mapping[int, int]]) -> Cell:
     of_row = chosen[cell.index]
     seeds = [trial.seed for trial in cell.trials if trial.seed in of_row]
     at_row_0: list[AtSetting] = []
-    if cell.index and of_row:
+    cost = cell.cost
+    if cell.index and of_row and cost is not None:
         at_row_0 = [
-            AtSetting("row 0", setting, _at(cell, setting).at_seed(seed))
+            AtSetting(
+                stage="row 0",
+                setting=setting,
+                trial=cell.by_setting[setting].at_seed(seed),
+                cost=cost,
+            )
             for seed, setting in chosen.get(0, {}).items()
             if seed in of_row
         ]
     return replace(
         cell,
-        trials=tuple(_at(cell, of_row[seed]).at_seed(seed) for seed in seeds),
+        trials=tuple(cell.by_setting[of_row[seed]].at_seed(seed) for seed in seeds),
         settings=tuple(of_row[seed] for seed in seeds),
         at_settings=(*cell.at_settings, *at_row_0),
     )
-
-
-def _at(cell: Cell, setting: int) -> Trial:
-    """Returns a trial of a cell at a setting."""
-    return next(at.trial for at in cell.at_settings if at.setting == setting)
 
 
 def _settings(cell: Cell, tune: Tune, known: Mapping[str, Known]) -> dict[int, int]:

@@ -176,7 +176,7 @@ def _read(context: Context, number: int) -> Space:
         factors=factors,
         design=design,
         strategy=read_strategy(context, factors.levels),
-        tune=read_tune(context, criterion, seeds),
+        tune=read_tune(context, criterion, seeds, across),
         across=across,
         control=read_control(context, factors.levels),
         limits=read_limits(context, factors),

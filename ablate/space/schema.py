@@ -422,6 +422,10 @@ class TuneForm(Form):
     """How settings are drawn from ranges: independently (random, the default), or as a
     scrambled Sobol sequence, which covers the ranges more evenly.
     """
+    at: Literal["each", "smallest"] = "each"
+    """With `across`, the size at which a row's setting is chosen: at each size for itself
+    (each, the default), or at the smallest size for all.
+    """
     metric: str | None = None
     """The metric by which a row's setting is chosen, measured on the images that are held
     out (data.validation). By default the metric of the study. A trainer of your own

@@ -14,12 +14,14 @@ from ablate.errors import shortened, unknown
 from ablate.records import (
     FIRST_TUNING_SEED,
     LENGTHS,
+    Across,
     Criterion,
     Level,
     Metric,
     Seeds,
     Settings,
     Tune,
+    is_number,
 )
 from ablate.space.context import Context, level_key
 from ablate.space.levels import check_different, check_levels
@@ -35,8 +37,14 @@ DIGITS = 3
 PATIENCE = 100_000
 
 
-def read_tune(context: Context, criterion: Criterion, seeds: Seeds) -> Tune | None:
-    """The section `tune`; None if there is none, or it has a mistake."""
+def read_tune(
+    context: Context, criterion: Criterion, seeds: Seeds, across: Across | None
+) -> Tune | None:
+    """The section `tune`; None if there is none, or it has a mistake.
+
+    Args:
+        across: the size of the space; None if there is none, or it has a mistake.
+    """
     form = context.form.tune
     if form is None:
         return None
@@ -67,6 +75,7 @@ def read_tune(context: Context, criterion: Criterion, seeds: Seeds) -> Tune | No
         direction=metric.direction,
         seeds=form.seeds,
         repeat=form.repeat,
+        at=_smallest(across) if form.at == "smallest" and across else {},
         draw=draw,
         levels={
             name: _ends(declared)
@@ -76,6 +85,38 @@ def read_tune(context: Context, criterion: Criterion, seeds: Seeds) -> Tune | No
         },
         ranges={name: declared.scale for name, declared in ranges.items()},
     )
+
+
+def _smallest(across: Across) -> Settings:
+    """The smallest size; of sizes that are no numbers, the first."""
+    numbers = [size for size in across.sizes if is_number(size)]
+    are_numbers = len(numbers) == len(across.sizes)
+    return {across.axis: min(numbers) if are_numbers else across.sizes[0]}
+
+
+def _check_size(context: Context) -> None:
+    """Notes why settings cannot be chosen at the smallest size."""
+    across = context.form.across
+    where: Where = ("tune", "at")
+    if across is None:
+        context.wrong(
+            where,
+            "tune.at names the size at which settings are chosen, and this space has one"
+            " size; leave it out, or add across: {size.width: [16, 32, 64]}",
+        )
+        return
+    if "data.train_images" in across.sizes:
+        context.wrong(
+            where,
+            "at: smallest is for sizes of the network or of its training, not for"
+            " data.train_images: write at: each",
+        )
+    if context.form.control is not None:
+        context.wrong(
+            where,
+            "at: smallest and control exclude each other: the controls of a size are"
+            " rows of this size alone; write at: each",
+        )
 
 
 def _ends(declared: RangeForm) -> tuple[Level, ...]:
@@ -103,6 +144,8 @@ def _check_study(context: Context, form: TuneForm, seeds: Seeds) -> None:
             f"with tune, seeds are below {FIRST_TUNING_SEED:,}: the trials that choose"
             " settings have those from there on",
         )
+    if form.at == "smallest":
+        _check_size(context)
     if context.form.trainer is None and not _holds_out(context):
         data = context.form.data
         name = data if isinstance(data, str) else data.name

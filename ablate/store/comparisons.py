@@ -110,12 +110,11 @@ def _tuned_row(space: Space, cell: Cell) -> Row:
     assert cell.base is not None
     key = key_of_trial(cell.base)
     seeds = space.seeds.numbers if cell.index else space.seeds.of_row_0
-    settings = {at.setting: key_of_trial(at.trial) for at in cell.at_settings}
     return Row(
         number=cell.index,
         key=key,
         trials=_chosen_trials(key, to_data(space)["tune"], seeds),
-        settings=tuple(settings.values()),
+        settings=tuple(map(key_of_trial, cell.by_setting)),
     )
 
 
@@ -143,7 +142,7 @@ def networks_of(planned: Iterable[Cell]) -> dict[int, str]:
 
 def networks_of_settings(planned: Iterable[Cell]) -> set[str]:
     """Returns the hashes of the architectures at the settings that rows try."""
-    return {at.trial.architecture.hash for cell in planned for at in cell.at_settings}
+    return {trial.architecture.hash for cell in planned for trial in cell.by_setting}
 
 
 def _grows(space: Mapping[str, Any] | None) -> bool:

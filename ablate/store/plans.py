@@ -295,11 +295,12 @@ def _architectures(
         if cell.architecture and cell.cost
     }
     for cell in planned:
+        # Settings that a row tries may be those of its network, such as drop rates.
+        networks = [(at.trial.architecture, at.cost) for at in cell.at_settings]
         if cell.cost:
-            # Settings that a row tries may be those of its network, such as drop rates.
-            for at in cell.at_settings:
-                network = at.trial.architecture
-                by_hash.setdefault(network.hash, (network, cell.cost))
+            networks += [(trial.architecture, cell.cost) for trial in cell.by_setting]
+        for network, cost in networks:
+            by_hash.setdefault(network.hash, (network, cost))
     stored = existing(
         connection, architectures.c.hash, list(by_hash), architectures.c.cost_revision
     )
