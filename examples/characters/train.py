@@ -19,8 +19,26 @@ BATCH = 32
 STEPS = 40
 
 
+def rotated(x: Tensor) -> Tensor:
+    """Rotary positions (Su et al. 2021). x is (batch, heads, length, even width)."""
+    length, width = x.shape[-2:]
+    frequencies = 1e4 ** (-torch.arange(0, width, 2, device=x.device) / width)
+    angles = torch.arange(length, device=x.device)[:, None] * frequencies
+    cos, sin = angles.cos(), angles.sin()
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
 class Block(nn.Module):
-    def __init__(self, width: int, heads: int, norm: str, activation: str) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        norm: str,
+        activation: str,
+        positions: str,
+        qk_norm: bool,
+    ) -> None:
         super().__init__()
         make = {"layer": nn.LayerNorm, "rms": nn.RMSNorm}[norm]
         self.norm1, self.norm2 = make(width), make(width)
@@ -29,11 +47,16 @@ class Block(nn.Module):
         self.out = nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.activation = activation
+        self.positions, self.qk_norm = positions, qk_norm
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        if self.qk_norm:
+            q, k = F.rms_norm(q, q.shape[-1:]), F.rms_norm(k, k.shape[-1:])
+        if self.positions == "rotary":
+            q, k = rotated(q), rotated(k)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         hidden = self.up(self.norm2(x))
@@ -50,30 +73,46 @@ class CharacterModel(nn.Module):
         characters: int,
         norm: str,
         activation: str,
+        positions: str = "learned",
+        qk_norm: bool = False,
+        tied: bool = False,
         depth: int = 2,
         width: int = 64,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(characters, width)
-        self.places = nn.Embedding(CONTEXT, width)
-        blocks = [Block(width, 4, norm, activation) for _ in range(depth)]
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        self.places = None
+        if positions == "learned":
+            self.places = nn.Embedding(CONTEXT, width)
+            nn.init.normal_(self.places.weight, std=0.02)
+        blocks = [
+            Block(width, 4, norm, activation, positions, qk_norm) for _ in range(depth)
+        ]
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Linear(width, characters)
+        if tied:
+            self.head.weight = self.tokens.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.tokens(tokens) + self.places(places)
+        x = self.tokens(tokens)
+        if self.places is not None:
+            x = x + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         return self.head(self.blocks(x))
+
+
+def tokenized(text: str) -> tuple[Tensor, int]:
+    """Returns a text as tokens, and the number of different characters."""
+    characters = sorted(set(text))
+    number = {character: index for index, character in enumerate(characters)}
+    return torch.tensor([number[character] for character in text]), len(characters)
 
 
 def read_text() -> tuple[Tensor, Tensor, int]:
     """Returns the first 90 % and the rest of the text as tokens, and their number."""
-    text = TEXT.read_text()
-    characters = sorted(set(text))
-    number = {character: index for index, character in enumerate(characters)}
-    tokens = torch.tensor([number[character] for character in text])
+    tokens, characters = tokenized(TEXT.read_text())
     split = int(0.9 * len(tokens))
-    return tokens[:split], tokens[split:], len(characters)
+    return tokens[:split], tokens[split:], characters
 
 
 def bits(model: nn.Module, tokens: Tensor) -> Tensor:
