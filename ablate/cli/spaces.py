@@ -149,7 +149,10 @@ def _print_sizes(previews: Sequence[Preview]) -> None:
     for shown in previews:
         across = shown.plan.space.across
         assert across is not None, "there are several sizes"
-        print(f"{across.size_text}: {_trials_text(shown)}")
+        text = _trials_text(shown)
+        if shown.later and not shown.known_trials and not shown.to_train:
+            text = f"at most {shown.later} trials{_later_time(shown)}, when rows have chosen."
+        print(f"{across.size_text}: {text}")
         for line in generation_lines(shown):
             print(line)
     if previews[0].later:
@@ -244,14 +247,17 @@ def _tuning_text(shown: Preview) -> str:
     """Returns what follows when rows have chosen their settings."""
     tune = shown.plan.space.tune
     assert tune is not None
-    time = ""
-    if shown.later_seconds is not None:
-        time = f", about {duration(shown.later_seconds)}"
     at = f" at {tune.size_text}" if tune.at else ""
     return (
         f"Each row tries {len(tune.points)} settings{at}. Then it is trained at the best one,"
-        f" and at that of row 0: at most {shown.later} trials more{time}."
+        f" and at that of row 0: at most {shown.later} trials more{_later_time(shown)}."
     )
+
+
+def _later_time(shown: Preview) -> str:
+    if shown.later_seconds is None:
+        return ""
+    return f", about {duration(shown.later_seconds)}"
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

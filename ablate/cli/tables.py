@@ -44,6 +44,7 @@ class PlannedCell:
 
     cell: Cell
     left: int
+    known: int
     # The size of its study, if there are several.
     size: Level | None = None
 
@@ -52,18 +53,19 @@ class PlannedCell:
         """Returns all cells of a plan."""
         waiting = {trial.hash for trial in preview.to_train}
         across = preview.plan.space.across
-        return [
-            cls(
-                cell=cell,
-                left=len(waiting & {trial.hash for trial in cell.all_trials}),
-                size=across.size if across else None,
+        planned = []
+        for cell in preview.plan.cells:
+            trials = {trial.hash for trial in cell.all_trials} - preview.shared
+            left = len(waiting & trials)
+            planned.append(
+                cls(
+                    cell=cell,
+                    left=left,
+                    known=len(trials) - left,
+                    size=across.size if across else None,
+                )
             )
-            for cell in preview.plan.cells
-        ]
-
-    @property
-    def known(self) -> int:
-        return len({trial.hash for trial in self.cell.all_trials}) - self.left
+        return planned
 
 
 def plan_table(*previews: Preview) -> Table:
@@ -136,7 +138,7 @@ def plan_columns(
         *(cost_column(*pair) for pair in units.items()),
         Column(
             "outcome",
-            lambda each: _outcome(each.cell, each.left),
+            _outcome,
             heading="outcome",
             kind=str,
             about="train, known, folded (same as another row), infeasible",
@@ -169,13 +171,14 @@ def plan_columns(
     ]
 
 
-def _outcome(cell: Cell, left: int) -> str:
-    """What a run does with a cell of which `left` trials are not known yet."""
-    if cell.same_as is not None:
+def _outcome(planned: PlannedCell) -> str:
+    """What a run does with a cell."""
+    if planned.cell.same_as is not None:
         return "folded"
-    if not cell.feasible:
+    if not planned.cell.feasible:
         return "infeasible"
-    if left:
+    # Without a trial of its own, it waits for the setting that the smallest size chooses.
+    if planned.left or not planned.known:
         return "train"
     return "known"
 

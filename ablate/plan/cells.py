@@ -510,6 +510,11 @@ def _refuse_training(
     mixes_some_batches = bool(recipe.mixup_off_epoch) or recipe.mixup_prob < 1
     refusals = (
         (
+            bool(recipe.lr_width) and not families.find(backbone).blocks_known,
+            "recipe.lr_width scales the learning rate in blocks, and ablate does not know"
+            f" those of {backbone}; leave it out",
+        ),
+        (
             recipe.accumulate > share,
             f"recipe.accumulate = {recipe.accumulate} is more than the {share} images"
             f" of a process per batch; set it to {share} or less",

@@ -66,6 +66,10 @@ class Recipe:
     """The batch size that `lr` is for: the peak rate is lr * batch_size / lr_batch. 0:
     the peak rate is `lr` at any batch size.
     """
+    lr_width: Annotated[int, Ge(0), Le(MOST_WHOLE)] = 0
+    """The width that `lr` is for, with adamw: the weights of linear layers in a block have
+    the rate lr * lr_width / width, all other parameters have lr. 0: all have lr.
+    """
     weight_decay: Annotated[float, Ge(0)] = 0.05
     """Weight decay of weight matrices, as the optimizer applies it."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
@@ -294,6 +298,7 @@ class Recipe:
                 ("eps", "beta1", "beta2"),
                 "optimizer is adamw, lamb or nadamw (others: optimizer_options)",
             ),
+            (self.optimizer == "adamw", ("lr_width",), "optimizer is adamw"),
             (
                 not (self.steps or self.images),
                 ("epochs",),

@@ -60,6 +60,7 @@ from ablate.training.energy import EnergyMeter
 from ablate.training.errors import Diverged
 from ablate.training.layer_order import layers_said
 from ablate.training.parallel import Alone, Leader
+from ablate.training.width_rate import scale_by_width
 
 # The loss is checked after this many updates: reading it makes a GPU wait.
 CHECK_EVERY = 50
@@ -138,6 +139,7 @@ class Training:
         with layers_said(self._model):
             self._optimizer = make_optimizer(self._model, recipe)
         apply_exceptions(self._optimizer, self._model, recipe)
+        scale_by_width(self._optimizer, self._model, recipe)
         if recipe.ema:
             self._ema = ModelEmaV3(
                 self._model, decay=recipe.ema, use_warmup=recipe.ema_warmup

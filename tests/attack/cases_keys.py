@@ -140,7 +140,7 @@ NESTED: dict[str, tuple[str, ...]] = {
     "seeds": ("adaptive", "until_decided", "start", "step", "baseline"),
     "teacher": ("backbone", "weights", "settings"),
     "across": ("per", "size.depth", "data.train_images"),
-    "tune": ("settings", "seeds", "repeat", "draw", "metric", "recipe.lr"),
+    "tune": ("settings", "seeds", "repeat", "draw", "metric", "at", "recipe.lr"),
 }
 # What stands beside a key in its mapping.
 AROUND: dict[str, dict[str, str]] = {

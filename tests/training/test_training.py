@@ -192,6 +192,7 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
         {"beta1": 0.5},
         {"beta2": 0.9},
         {"layer_decay": 0.5},
+        {"lr_width": 64},
         {"random_erasing": 0.5, "accumulate": 2},
         {"ema": 0.99, "ema_warmup": True},
         {"mixup": 0.5, "mixup_prob": 0.5},
