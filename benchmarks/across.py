@@ -30,6 +30,8 @@ from ablate.report.verdicts import Verdict
 ROWS = 5
 # Sizes and seeds.
 SHAPES = ((3, 3), (3, 5), (4, 5), (4, 10), (5, 5))
+# Seeds of each size, from the smallest one.
+OWN_SEEDS = ((10, 8, 5, 3), (3, 5, 8, 10), (20, 5, 3, 3))
 SIGN = {Verdict.HELPS: 1, Verdict.HURTS: -1}
 # A size has four times the compute of the one before it.
 DOUBLINGS = 2.0
@@ -106,10 +108,19 @@ class Counted:
 
 
 def ladder(
-    generator: np.random.Generator, effects: Vector, seeds: int, sds: Vector
+    generator: np.random.Generator,
+    effects: Vector,
+    seeds: int | Sequence[int],
+    sds: Vector,
 ) -> list[Size]:
-    """A ladder of made-up studies."""
+    """A ladder of made-up studies.
+
+    Args:
+        seeds: their number, or that of each size.
+    """
     sizes = effects.shape[1]
+    of_size = [seeds] * sizes if isinstance(seeds, int) else list(seeds)
+    seeds = max(of_size)
     across = Across(
         ladder="made-up",
         axis="size.width",
@@ -124,7 +135,7 @@ def ladder(
     return [
         Size(
             across=replace(across, number=number),
-            results=made(values[number], names(ROWS + 1)),
+            results=made(values[number, :, : of_size[number]], names(ROWS + 1)),
             position=2.0 ** (DOUBLINGS * number),
             margin=MARGIN,
         )
@@ -132,12 +143,16 @@ def ladder(
     ]
 
 
-def measured(law: str, sizes: int, seeds: int, noise: str, count: int) -> Counted:
+def measured(
+    law: str, sizes: int, seeds: int | Sequence[int], noise: str, count: int
+) -> Counted:
     """What the statements about ladders of one kind are worth."""
     effects = planted(law, sizes)
     weights = slope_weights(DOUBLINGS * np.arange(sizes))
     slopes = np.round(effects @ weights, 9)
-    generator = np.random.default_rng([sizes, seeds])
+    generator = np.random.default_rng(
+        [sizes, *([seeds] if isinstance(seeds, int) else seeds)]
+    )
     sds = multiples(noise, sizes)
     counted = Counted()
     for _ in range(count):
@@ -299,7 +314,12 @@ def proofs(count: int) -> Iterator[Proof]:
         ("noisier at one size", ZERO_ONCE),
         ("equal", MIXED),
     ):
-        for sizes, seeds in ((3, 3), (4, 5)):
+        shapes: tuple[tuple[int, int | Sequence[int]], ...] = (
+            (3, 3),
+            (4, 5),
+            (4, OWN_SEEDS[0]),
+        )
+        for sizes, seeds in shapes:
             counted = measured(law, sizes, seeds, noise, count)
             setting = f"{ROWS} rows, {sizes} sizes, {seeds} seeds, {law}, noise {noise}"
             for promise, share in (
@@ -311,6 +331,18 @@ def proofs(count: int) -> Iterator[Proof]:
                 ("ladders with an interval that misses: at most 5 %", counted.missed),
             ):
                 yield Proof(promise, setting, share, 0.0, 0.05, count)
+
+
+def lines_of_own_seeds(count: int) -> Iterator[str]:
+    """The table of ladders whose sizes have their own numbers of seeds."""
+    headings = [", ".join(map(str, seeds)) + " seeds" for seeds in OWN_SEEDS]
+    yield f"| noise | law | {' | '.join(headings)} |"
+    yield f"| --- | --- |{' ---: |' * len(OWN_SEEDS)}"
+    for noise in NOISES:
+        for law in ("none", ZERO_ONCE):
+            each = [measured(law, len(s), s, noise, count) for s in OWN_SEEDS]
+            shares = (f"{100 * c.false:.1f}, {100 * c.missed:.1f}" for c in each)
+            yield f"| {noise} | {law} | {' | '.join(shares)} |"
 
 
 def lines(count: int) -> Iterator[str]:
@@ -342,6 +374,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=1_000, help="ladders per entry")
     count = parser.parse_args(arguments).count
     for line in lines(count):
+        print(line, flush=True)
+    print()
+    for line in lines_of_own_seeds(count):
         print(line, flush=True)
     print()
     for line in lines_ahead(count):

@@ -467,6 +467,7 @@ class Across:
         per: what is doubled along the sizes.
         predict: a larger size at which effects are predicted; None: there is none.
         predictions: the predicted effects, once all sizes are trained.
+        predicted_position: where the predicted size lies on the axis.
         predicted_at: when they were stored, in UTC.
         predicted_from: a hash of what they were made from.
     """
@@ -480,6 +481,7 @@ class Across:
     predictions: tuple[Prediction, ...] = field(
         default=(), metadata={DESCRIPTIVE: True}
     )
+    predicted_position: float | None = field(default=None, metadata={DESCRIPTIVE: True})
     predicted_at: str = field(default="", metadata={DESCRIPTIVE: True})
     predicted_from: str = field(default="", metadata={DESCRIPTIVE: True})
 

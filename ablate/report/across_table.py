@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 from typing_extensions import TypedDict
@@ -34,6 +35,8 @@ from ablate.report.wording import (
     verdict_text,
 )
 
+# The measured points of a figure lie apart by this factor of their position.
+APART = 1.03
 DECIDED = (Verdict.HELPS, Verdict.HURTS)
 
 
@@ -141,8 +144,22 @@ def _at_sizes(row: RowAcross, label: str) -> str:
             parts.append(f"{verdict} at {label} {texts}")
     text = ", ".join(parts)
     if all(by_verdict[verdict] for verdict in DECIDED):
-        return f"reverses: {text}"
+        low, high = map(level_text, _crossing(row))
+        return f"reverses between {label} {low} and {high}: {text}"
     return text
+
+
+def _crossing(row: RowAcross) -> tuple[Level | None, Level | None]:
+    """Returns the sizes between which the effect first changes its sign.
+
+    Both sizes have a verdict, so the interval holds for all rows and sizes at once.
+    None: it may lie beyond the ladder.
+    """
+    decided = [at for at in row.at if at.verdict in DECIDED]
+    for at, after in itertools.pairwise(decided):
+        if at.verdict is not after.verdict:
+            return at.size, after.size
+    return None, None
 
 
 def _trend(row: RowAcross, sizes: Sequence[Size]) -> str:
@@ -165,18 +182,23 @@ def _trend(row: RowAcross, sizes: Sequence[Size]) -> str:
 
 
 def _worth(row: RowAcross, label: str, unit: str) -> str:
-    """Returns what the row is worth at the largest inner size with a verdict."""
+    """Returns what the row is worth, in words; empty if it is not known."""
+    for at, equal, factor in _worths(row):
+        return (
+            f"worth {factor:.2g} times the {unit} at {label}"
+            f" {level_text(at.size)} ({_ends(equal)})"
+        )
+    return ""
+
+
+def _worths(row: RowAcross) -> Iterator[tuple[AtSize, Equal, float]]:
+    """Yields what the row is worth at inner sizes with a verdict, the largest first."""
     for at in reversed(row.at[1:-1]):
         equal = at.equal
         if at.verdict not in DECIDED or equal is None or equal.factor is None:
             continue
-        if equal.low is None and equal.high is None:
-            continue
-        return (
-            f"worth {equal.factor:.2g} times the {unit} at {label}"
-            f" {level_text(at.size)} ({_ends(equal)})"
-        )
-    return ""
+        if equal.low is not None or equal.high is not None:
+            yield at, equal, equal.factor
 
 
 def equal_text(equal: Equal | None) -> str:
@@ -277,6 +299,13 @@ def across_columns(
             lambda row: row.trend.high if row.trend else None,
             kind=float | None,
         ),
+        Column(
+            "crossing_low",
+            lambda row: _crossing(row)[0],
+            kind=Level | None,
+            about="the size after which the effect changes its sign; none: beyond the ladder",
+        ),
+        Column("crossing_high", lambda row: _crossing(row)[1], kind=Level | None),
         *_predicted_columns(across, predicted, measured or {}, metric),
         *equals,
         Column(
@@ -404,8 +433,16 @@ def _size_data(at: AtSize) -> EffectAtSize:
     }
 
 
-def across_chart(sizes: Sequence[Size], margin: float) -> Chart:
+def across_chart(
+    sizes: Sequence[Size], margin: float, measured: Sequence[Effect] = ()
+) -> Chart:
     """Draws the effect of each row along the sizes, with its simultaneous band.
+
+    A dashed line leads to the predicted effect; a point with its interval is the effect
+    that was measured there.
+
+    Args:
+        measured: the effects at the predicted size, once it is trained.
 
     Raises:
         AblateError: no row has two seeds or more at every size.
@@ -419,13 +456,18 @@ def across_chart(sizes: Sequence[Size], margin: float) -> Chart:
     results, across = sizes[0].results, sizes[0].across
     scale = _scale(sizes)
     series = [
-        _series(
-            f"{row.row}: {change_text(row.changed, row.labels)}",
-            row,
-            scale,
-        )
+        _series(f"{row.row}: {change_text(row.changed, row.labels)}", row, scale)
         for row in rows
     ]
+    ticks = _ticks(sizes, scale)
+    ahead = ""
+    if across.predicted_position is not None:
+        series += _series_ahead(rows, across, measured, scale)
+        ticks.append(float(f"{across.predicted_position / scale:.3g}"))
+        size = f"{across.label} {level_text(across.predict)}"
+        ahead = f" Dashed: predicted at {size}."
+        if measured:
+            ahead += f" Points with bars: measured at {size}."
     return Chart(
         title=results.question,
         x=_axis(sizes, scale),
@@ -434,11 +476,56 @@ def across_chart(sizes: Sequence[Size], margin: float) -> Chart:
         form="lines",
         zero=True,
         log_x=True,
-        ticks_x=_ticks(sizes, scale),
+        ticks_x=ticks,
         note="Lines: difference from row 0 of the same size. Bands: intervals that hold"
         f" for all rows and sizes at once. Sizes: {across.label}"
-        f" {', '.join(across.texts())}.",
+        f" {', '.join(across.texts())}.{ahead}",
     )
+
+
+def _series_ahead(
+    rows: Sequence[RowAcross],
+    across: Across,
+    measured: Sequence[Effect],
+    scale: float,
+) -> list[Series]:
+    """Returns what is predicted of rows, and what was measured then."""
+    assert across.predicted_position is not None, "the caller has looked"
+    x = across.predicted_position / scale
+    predicted = {each.row: each for each in across.predictions}
+    effects = {effect.row: effect for effect in measured}
+    series = []
+    for number, row in enumerate(rows):
+        last, ahead = row.at[-1], predicted.get(row.row)
+        effect = effects.get(row.row)
+        if ahead is not None and last.estimate is not None:
+            series.append(
+                Series(
+                    name="predicted",
+                    x=[last.position / scale, x],
+                    y=[last.estimate.value, ahead.value],
+                    low=[last.estimate.low, ahead.low],
+                    high=[last.estimate.high, ahead.high],
+                    keys=[row.row] * 2,
+                    joined=True,
+                    like=number,
+                    dashed=True,
+                )
+            )
+        if effect is not None and effect.estimate is not None:
+            series.append(
+                Series(
+                    name="measured",
+                    # Beside each other, so that no interval hides another one.
+                    x=[x * APART ** (number + 1)],
+                    y=[effect.estimate.value],
+                    low=[effect.estimate.low],
+                    high=[effect.estimate.high],
+                    keys=[row.row],
+                    like=number,
+                )
+            )
+    return series
 
 
 def _series(name: str, row: RowAcross, scale: float) -> Series:
@@ -454,8 +541,11 @@ def _series(name: str, row: RowAcross, scale: float) -> Series:
     )
 
 
-def scaling_chart(sizes: Sequence[Size]) -> Chart:
+def scaling_chart(sizes: Sequence[Size], margin: float) -> Chart:
     """Draws the metric of each row along the sizes of row 0.
+
+    A dashed line leads from a row to where row 0 is as good, at the largest inner size
+    at which the row has a verdict.
 
     Raises:
         AblateError: no row has a result at every size.
@@ -473,15 +563,37 @@ def scaling_chart(sizes: Sequence[Size]) -> Chart:
         raise AblateError(
             f"{ordered[0].across.ladder}: no row has a result at every size yet"
         )
+    note = "Lines: means over seeds. Bands: one standard deviation."
+    rows = {row.row: row for row in rows_across(sizes, margin)}
+    worth = []
+    for number, each in enumerate(series):
+        row = rows.get(each.keys[0])
+        best = next(_worths(row), None) if row is not None else None
+        if best is not None:
+            at, _, factor = best
+            place = each.x.index(at.position / scale)
+            worth.append(
+                Series(
+                    name="worth",
+                    x=[each.x[place], each.x[place] * factor],
+                    y=[each.y[place]] * 2,
+                    keys=[each.keys[0]] * 2,
+                    joined=True,
+                    like=number,
+                    dashed=True,
+                )
+            )
+    if worth:
+        note += f" Dashed: the {ordered[0].across.unit} at which row 0 is as good."
     return Chart(
         title=results.question,
         x=_axis(sizes, scale),
         y=results.metric.title,
-        series=series,
+        series=[*series, *worth],
         form="lines",
         log_x=True,
         ticks_x=_ticks(sizes, scale),
-        note="Lines: means over seeds. Bands: one standard deviation.",
+        note=note,
     )
 
 

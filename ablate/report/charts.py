@@ -41,6 +41,9 @@ class Series:
         labels: what stands beside each point.
         joined: whether a line joins the points.
         steps: whether the line goes in steps: a value holds until the next point.
+        like: the number of the series that this one belongs to: it has its colour, and
+            no entry in the legend. None: it stands for itself.
+        dashed: whether the line is dashed.
     """
 
     name: str
@@ -53,6 +56,8 @@ class Series:
     labels: Sequence[str] = ()
     joined: bool = False
     steps: bool = False
+    like: int | None = None
+    dashed: bool = False
 
     def __post_init__(self) -> None:
         for name in ("x", "y", "low", "high"):

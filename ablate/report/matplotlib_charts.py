@@ -183,10 +183,12 @@ def _charted(chart: Chart, style: FigureStyle) -> ShownFigure:
     figure = _figure(width, height)
     axes = figure.add_subplot()
     names = chart.categories()
-    for index, series in enumerate(chart.series):
+    for number, series in enumerate(chart.series):
+        index = number if series.like is None else series.like
         look: dict[str, Any] = {
             "color": NAMED.get(series.name, COLOURS[index % len(COLOURS)]),
-            "label": escape.figure(series.name),
+            # matplotlib leaves this label out of the legend.
+            "label": escape.figure(series.name) if series.like is None else "_",
         }
         mark = MARKS[mark_index(series.name, index)]
         if chart.form == "bars":
@@ -232,7 +234,12 @@ def _draw_line(
     longest = max(len(series.y) for series in chart.series)
     if longest > MOST_MARKED:
         mark = ""
-    axes.plot(list(series.x), list(series.y), marker=mark, markersize=3, **style)
+    if len(series.x) == 1:
+        # A band of one point has no width.
+        _draw_points(axes, chart, series, list(series.y), mark, style)
+        return
+    line = "--" if series.dashed else "-"
+    axes.plot(series.x, series.y, line, marker=mark, markersize=3, **style)
     if series.low is None or series.high is None:
         return
     axes.fill_between(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -36,6 +38,8 @@ SYMBOLS = (
 
 # Up to this many points are SVG shapes; more are drawn by the graphics card.
 MOST_SVG = 1000
+# The most letters in a line of an axis' name.
+LONGEST_NAME = 40
 
 
 def draw(chart: Chart | Coordinates) -> Any:
@@ -43,7 +47,8 @@ def draw(chart: Chart | Coordinates) -> Any:
     if isinstance(chart, Coordinates):
         return _parallel(chart)
     figure = go.Figure()
-    for index, series in enumerate(chart.series):
+    for number, series in enumerate(chart.series):
+        index = number if series.like is None else series.like
         # Skip black, which is invisible on a dark page.
         colour = NAMED.get(series.name, _colour(index))
         if chart.form == "bars":
@@ -70,7 +75,12 @@ def draw(chart: Chart | Coordinates) -> Any:
                 "symbol": SYMBOLS[mark_index(series.name, index)],
                 "size": 9 if chart.form == "points" else 5,
             },
-            line={"color": colour, "shape": "hv" if series.steps else "linear"},
+            line={
+                "color": colour,
+                "shape": "hv" if series.steps else "linear",
+                "dash": "dash" if series.dashed else "solid",
+            },
+            showlegend=series.like is None,
             customdata=list(series.keys) or None,
             hovertext=_shown(series.texts) or None,
             hovertemplate=_hover(series),
@@ -86,7 +96,7 @@ def draw(chart: Chart | Coordinates) -> Any:
             "text": escape.plotly(chart.title),
             "subtitle": {"text": escape.plotly(chart.note)},
         },
-        xaxis_title=escape.plotly(chart.x),
+        xaxis_title=_broken(chart.x),
         yaxis_title=escape.plotly(chart.y),
         legend={"orientation": "h", "y": -0.25},
         height=(
@@ -98,6 +108,11 @@ def draw(chart: Chart | Coordinates) -> Any:
     )
     _set_axes(figure, chart)
     return figure
+
+
+def _broken(text: str) -> str:
+    """Returns the name of an axis in lines that fit a phone."""
+    return "<br>".join(map(escape.plotly, textwrap.wrap(text, LONGEST_NAME)))
 
 
 def _set_axes(figure: Any, chart: Chart) -> None:
@@ -178,7 +193,10 @@ def _labels(series: Series) -> dict[str, Any]:
 
 def _bars(chart: Chart, series: Series) -> dict[str, Any]:
     """Returns intervals as error bars on the axis of the values."""
-    if chart.form != "points" or series.low is None or series.high is None:
+    if series.low is None or series.high is None:
+        return {}
+    # Lines have bands, but a band of one point has no width.
+    if chart.form != "points" and len(series.x) > 1:
         return {}
     values = series.x if chart.sideways else series.y
     return {
@@ -317,8 +335,19 @@ def _panels(titles: Sequence[str]) -> tuple[Any, list[dict[str, int]]]:
 
 
 def page(chart: Chart | Coordinates) -> str:
-    """Returns a complete HTML page that needs no network."""
-    text: str = draw(chart).to_html(
-        include_plotlyjs=True, full_html=True, div_id="figure"
+    """Returns a complete HTML page that needs no network.
+
+    Its title and note are text of the page, because Plotly does not break lines.
+    """
+    untitled = draw(replace(chart, title="", note=""))
+    untitled.update_layout(margin_t=10)
+    figure = untitled.to_html(include_plotlyjs=True, full_html=False, div_id="figure")
+    title, note = escape.html(chart.title), escape.html(chart.note)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title></head>\n"
+        '<body style="font-family: sans-serif; font-size: 14px">\n'
+        f'<h1 style="font-size: 18px">{title}</h1>\n<p>{note}</p>\n'
+        f"{figure}\n</body></html>\n"
     )
-    return text

@@ -39,12 +39,13 @@ def line_weights(doublings: Array, ahead: float) -> Array:
     return weights
 
 
-def predict(sizes: Sequence[Size], ahead: float) -> list[Prediction]:
+def predict(sizes: Sequence[Size], ahead: float, seeds: int) -> list[Prediction]:
     """Returns the predicted effect of each row that has noise to measure at each size.
 
     Args:
         sizes: all sizes of a ladder.
         ahead: where the predicted size lies, in doublings.
+        seeds: the number of its seeds.
     """
     ordered = sorted(sizes, key=lambda size: size.position)
     rows, family = family_of_sizes(ordered)
@@ -70,6 +71,7 @@ def predict(sizes: Sequence[Size], ahead: float) -> list[Prediction]:
                 family.mean[number],
                 family.error[number],
                 family.freedom[number],
+                _seeds_of(ordered[-1], row) / seeds,
             )
             for weights in both
         ]
@@ -88,17 +90,25 @@ def _is_complete(results: StudyResults, row: int) -> bool:
     return results.cells[row].outcomes == {Status.COMPLETED}
 
 
-def predicted(weights: Array, mean: Array, error: Array, freedom: Array) -> Estimate:
+def _seeds_of(size: Size, row: int) -> int:
+    cells = size.results.cells
+    return len(cells[row].values.keys() & cells[0].values.keys())
+
+
+def predicted(
+    weights: Array, mean: Array, error: Array, freedom: Array, ratio: float = 1.0
+) -> Estimate:
     """Returns a weighted sum of effects with the interval of a new mean difference.
 
-    The new one is taken to have the standard error of the largest size.
+    The differences of the new one are taken to have the variance of the largest size.
 
     Args:
+        ratio: the seeds of the largest size, by those of the new one.
         weights: those of the effects at the sizes, by position.
         mean, error, freedom: the effects of a row, with their standard errors and
             degrees of freedom.
     """
-    parts = np.append((weights * error) ** 2, error[-1] ** 2)
+    parts = np.append((weights * error) ** 2, error[-1] ** 2 * ratio)
     of_parts = np.append(freedom, freedom[-1])
     # Satterthwaite (1946).
     combined = parts.sum() ** 2 / (parts**2 / of_parts).sum()

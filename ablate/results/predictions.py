@@ -100,12 +100,14 @@ def store_predictions(
     position = across.position(ahead.cells[0].cost, ahead.space.images_seen)
     assert position is not None, "the plan was accepted"
     sizes = sizes_of(across.ladder, store.reader)
-    predictions = tuple(predict(sizes, math.log2(position)))
+    seeds = len(ahead.space.seeds.numbers)
+    predictions = tuple(predict(sizes, math.log2(position), seeds))
     if not predictions:
         return
     made = replace(
         across,
         predictions=predictions,
+        predicted_position=position,
         predicted_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         predicted_from=basis_of(previews),
     )
@@ -121,6 +123,7 @@ def _described(preview: Preview, known: Across) -> Preview:
         across = replace(
             space.across,
             predictions=known.predictions,
+            predicted_position=known.predicted_position,
             predicted_at=known.predicted_at,
             predicted_from=known.predicted_from,
         )

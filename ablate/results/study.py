@@ -81,8 +81,12 @@ class Study:
         with Reader(self.store) as reader:
             return sizes_of(self.name, reader)
 
-    def _measured(self, sizes: Sequence[Size]) -> list[Effect]:
-        """Returns the effects at the predicted size; none before it is trained."""
+    def measured_ahead(self, sizes: Sequence[Size]) -> list[Effect]:
+        """Returns the effects at the predicted size; none before it is trained.
+
+        Args:
+            sizes: all other sizes of the ladder.
+        """
         with Reader(self.store) as reader:
             study = reader.studies.predicted(sizes[0].across.ladder)
             if study is None:
@@ -102,7 +106,7 @@ class Study:
 
         sizes = self.sizes()
         least = sizes[0].margin if margin is None else margin
-        return across_table(sizes, least, self._measured(sizes))
+        return across_table(sizes, least, self.measured_ahead(sizes))
 
     def results_table(self, *, published: bool = False, group: str = "") -> Table:
         """Returns the study's table.
@@ -499,8 +503,8 @@ class Study:
     def frame(self) -> pd.DataFrame:
         """Returns one row per cell and seed; factors, metrics and costs are columns.
 
-        Of the name of several sizes, it has the rows of all of them, and the first
-        column is the size.
+        Of the name of several sizes, it has the rows of all of them, with a column for
+        the size.
         """
         import pandas as pd
 
@@ -527,12 +531,8 @@ class Study:
         """Returns the frames of all sizes, one below the other."""
         import pandas as pd
 
-        frames = []
-        for size in self.sizes():
-            frame = Study(size.results.name, self.store).frame()
-            frame.insert(0, column_of(size.across.axis), size.across.size)
-            frames.append(frame)
-        return pd.concat(frames, ignore_index=True)
+        sizes = [Study(size.results.name, self.store).frame() for size in self.sizes()]
+        return pd.concat(sizes, ignore_index=True)
 
     def pareto(self, objectives: Sequence[str] = (), *, history: bool = False) -> Table:
         """Returns the Pareto front of the study, or its hypervolume cell by cell.

@@ -74,6 +74,8 @@ class Drawable(Protocol):
 
     def sizes(self) -> list[Size]: ...
 
+    def measured_ahead(self, sizes: Sequence[Size]) -> list[Effect]: ...
+
     def tried(self, results: StudyResults) -> Sequence[TriedSetting]: ...
 
     def pareto(self, objectives: Sequence[str]) -> Table: ...
@@ -194,8 +196,8 @@ def _chart_of_sizes(study: Drawable, of: str) -> Chart:
 
     sizes = study.sizes()
     if of == "scaling":
-        return scaling_chart(sizes)
-    return across_chart(sizes, sizes[0].margin)
+        return scaling_chart(sizes, sizes[0].margin)
+    return across_chart(sizes, sizes[0].margin, study.measured_ahead(sizes))
 
 
 def curves(study: Drawable) -> Curves:

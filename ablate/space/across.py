@@ -79,6 +79,28 @@ def problems_of(document: Document) -> list[Problem]:
                 f"{axis} is under across and under {beside}; name it in one place",
             )
         ]
+    return _problems_of_seeds(document, len(sizes) + ("predict" in across))
+
+
+def _problems_of_seeds(document: Document, number: int) -> list[Problem]:
+    """What is wrong with the numbers of seeds of so many sizes."""
+    seeds = document.values["across"].get("seeds")
+    where: Where = ("across", "seeds")
+    if seeds is not None and "seeds" in document.values:
+        return [
+            document.problem(
+                where,
+                "seeds are declared under across and for the whole study; leave one out",
+            )
+        ]
+    if isinstance(seeds, list) and len(seeds) != number:
+        return [
+            document.problem(
+                where,
+                f"across: seeds has {len(seeds)} numbers for {number} sizes; write one"
+                " for each size, and that of the predicted size last",
+            )
+        ]
     return []
 
 
@@ -113,6 +135,8 @@ def at_size(document: Document, number: int) -> Document:
     is_predicted = number == len(across[axis])
     size = across["predict"] if is_predicted else across[axis][number]
     values = dict(document.values)
+    if isinstance(across.get("seeds"), list):
+        values["seeds"] = across["seeds"][number]
     where = _place(axis)
     if len(where) == 1:
         values[where[0]] = size
@@ -201,7 +225,7 @@ def _check_study(context: Context) -> None:
             if getattr(seeds, key, None):
                 context.wrong(
                     ("seeds", key),
-                    f"across and seeds.{key} exclude each other: all sizes and rows have"
+                    f"across and seeds.{key} exclude each other: all rows of a size have"
                     " the same seeds, as in seeds: 5",
                 )
     if form.primary:

@@ -448,6 +448,10 @@ class AcrossForm(Form):
     trainer of your own the number itself.
     """
 
+    seeds: list[Annotated[int, Field(ge=1, le=1000)]] | None = None
+    """Number of seeds of each size, in the order of the sizes, with that of the predicted
+    size last. By default, all sizes have `seeds` of the study.
+    """
     predict: OneLevel | None = None
     """A larger size at which effects are predicted. `ablate run` with `--predicted` trains
     it later, and the table shows both.

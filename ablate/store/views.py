@@ -14,7 +14,16 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
-from ablate.records import Metric, Status, Tune, column_of, is_number, level_text
+from ablate.records import (
+    Across,
+    Level,
+    Metric,
+    Status,
+    Tune,
+    column_of,
+    is_number,
+    level_text,
+)
 from ablate.tasks import classification
 
 NAMES = tuple(metric.name for metric in classification.METRICS)
@@ -129,11 +138,20 @@ def results_view(
     factors: Mapping[str, bool],
     metrics: Iterable[Metric],
     tune: Tune | None,
+    across: Across | None,
 ) -> str:
     """Returns the statement that creates a study's wide view; see `results_query`."""
     view = name.replace('"', '""')
-    query = results_query(study_id, factors, metrics, tune)
+    query = results_query(study_id, factors, metrics, tune, across)
     return f'CREATE VIEW "{view}" AS {query}'
+
+
+def _literal(level: Level) -> str:
+    """Returns a level in SQL: a number as it is, anything else as text."""
+    if is_number(level) and math.isfinite(level):
+        return repr(level)
+    text = level_text(level).replace("'", "''")
+    return f"'{text}'"
 
 
 def _chosen(tune: Tune, name: str) -> str:
@@ -142,10 +160,7 @@ def _chosen(tune: Tune, name: str) -> str:
     are_numbers = all(is_number(level) and math.isfinite(level) for level in levels)
     cases = []
     for number, level in enumerate(levels):
-        literal = repr(level)
-        if not are_numbers:
-            quoted = level_text(level).replace("'", "''")
-            literal = f"'{quoted}'"
+        literal = repr(level) if are_numbers else _literal(level_text(level))
         cases.append(f"WHEN {number} THEN {literal}")
     column = column_of(name).replace('"', '""')
     return f'(CASE ct.setting {" ".join(cases)} END) AS "{column}"'
@@ -156,6 +171,7 @@ def results_query(
     factors: Mapping[str, bool],
     metrics: Iterable[Metric],
     tune: Tune | None = None,
+    across: Across | None = None,
 ) -> str:
     """Returns the query of a study's wide view.
 
@@ -166,8 +182,13 @@ def results_query(
             so that its column is numeric.
         metrics: what training measured.
         tune: the nuisance hyperparameters, which get a column each.
+        across: the size of the study, which gets a column. So the views of all sizes
+            have the same columns, for UNION ALL.
     """
     columns = []
+    if across is not None:
+        column = column_of(across.axis).replace('"', '""')
+        columns.append(f'{_literal(across.size)} AS "{column}"')
     for factor, numeric in factors.items():
         literal = factor.replace("'", "''")
         quoted = column_of(factor).replace('"', '""')

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, text
 
 from ablate.records import Metric, Space, is_number
 from ablate.store import views
-from ablate.store.space_data import metrics_of, tune_of
+from ablate.store.space_data import across_of, metrics_of, tune_of
 from ablate.store.sql_tables import cells, levels, studies
 
 
@@ -26,7 +26,9 @@ def put_declared(connection: Connection, study: int, space: Space) -> None:
         numeric["size.width"] = True
     metrics = space.criterion.metrics
     connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
-    statement = views.results_view(name, study, numeric, metrics, space.tune)
+    statement = views.results_view(
+        name, study, numeric, metrics, space.tune, space.across
+    )
     connection.exec_driver_sql(statement)
 
 
@@ -37,9 +39,16 @@ def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
         study: its row in the table `studies`.
     """
     numeric, metrics = _columns(connection, study)
-    tune = tune_of(study["space"] or {})
+    data = study["space"] or {}
     connection.exec_driver_sql(
-        views.results_view(study["results_view"], study["id"], numeric, metrics, tune)
+        views.results_view(
+            study["results_view"],
+            study["id"],
+            numeric,
+            metrics,
+            tune_of(data),
+            across_of(data),
+        )
     )
 
 
@@ -52,8 +61,10 @@ def query_of(connection: Connection, study: Mapping[str, Any]) -> str:
         study: its row in the table `studies`.
     """
     numeric, metrics = _columns(connection, study)
-    tune = tune_of(study["space"] or {})
-    return views.results_query(study["id"], numeric, metrics, tune)
+    data = study["space"] or {}
+    return views.results_query(
+        study["id"], numeric, metrics, tune_of(data), across_of(data)
+    )
 
 
 def _columns(

@@ -9,7 +9,7 @@ that table, for initial weights and outputs, are not applied.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TypeGuard
+from typing import TypeGuard, cast
 
 import torch
 from torch import nn
@@ -39,7 +39,9 @@ def scale_by_width(
     for place in places_of(model):
         for module in model.get_submodule(place.name).modules():
             if _is_linear(module):
-                scales[module.weight] = recipe.lr_width / place.site.width
+                scales[cast(nn.Parameter, module.weight)] = (
+                    recipe.lr_width / place.site.width
+                )
     for group in list(optimizer.param_groups):
         by_scale: defaultdict[float, list[nn.Parameter]] = defaultdict(list)
         for parameter in group["params"]:

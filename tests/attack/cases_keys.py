@@ -139,7 +139,7 @@ NESTED: dict[str, tuple[str, ...]] = {
     "diagnostics": ("names", "images", "every"),
     "seeds": ("adaptive", "until_decided", "start", "step", "baseline"),
     "teacher": ("backbone", "weights", "settings"),
-    "across": ("per", "size.depth", "data.train_images"),
+    "across": ("per", "seeds", "size.depth", "data.train_images"),
     "tune": ("settings", "seeds", "repeat", "draw", "metric", "at", "recipe.lr"),
 }
 # What stands beside a key in its mapping.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sqlite3
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ from ablate.errors import AblateError, SpaceError, UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Hooks, Options, Outcome, preview, previews, resume, run
 from ablate.records import Epoch, Trial
-from ablate.report.charts import Chart
+from ablate.report.charts import Chart, Series
+from ablate.report.matplotlib_charts import save_chart
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.results.project import budget_of
 from ablate.results.study import Study
@@ -165,7 +168,12 @@ def test_an_effect_that_turns_reverses_and_has_a_trend(
 ) -> None:
     run_study(law=fading)
     reverses, _ = verdicts(ladder)
-    assert reverses.startswith("reverses: helps at width 8, hurts at width 32, ")
+    assert reverses.startswith(
+        "reverses between width 8 and 32: helps at width 8, hurts at width 32, "
+    )
+    turns, other = ladder.effects_table().data
+    assert (turns["crossing_low"], turns["crossing_high"]) == (8, 32)
+    assert (other["crossing_low"], other["crossing_high"]) == (None, None)
     assert "per doubling of training compute" in reverses
     (row, _) = ladder.effects_table().data
     doublings = [size.doublings for size in ladder.sizes()]
@@ -303,6 +311,44 @@ def test_the_frame_of_a_ladder_has_all_sizes(
     assert len(frame) == 45
 
 
+def test_the_views_of_all_sizes_have_the_size_as_a_column(
+    run_study: RunStudy, options: Options
+) -> None:
+    run_study()
+    union = " UNION ALL ".join(
+        f'SELECT "size.width", top1 FROM results_tiny_width_{width}' for width in WIDTHS
+    )
+    with sqlite3.connect(options.runs / "ablate.db") as store:
+        rows = store.execute(f'SELECT "size.width", count(*) FROM ({union}) GROUP BY 1')
+        assert rows.fetchall() == [(8, 15), (16, 15), (32, 15)]
+
+
+def test_sizes_may_have_their_own_numbers_of_seeds(
+    options: Options, ladder: Study
+) -> None:
+    text = PREDICTED.replace("seeds: 5\n", "")
+    narrow, wide = {}, {}
+    for last, intervals in ((20, narrow), (5, wide)):
+        seeds = text.replace("predict: 32", f"predict: 32, seeds: [8, 5, {last}]")
+        declared = space.load(seeds, "tiny.yaml")
+        executor = SimulatedExecutor(curves(constant))
+        where = replace(options, runs=options.runs / str(last))
+        outcome = run(declared, "tiny.yaml", where, None, executor)
+        assert outcome.trials == 3 * (8 + 5)
+        effects = Study("tiny", where.url).effects_table().data
+        assert [each["n"] for each in effects[0]["sizes"]] == [8, 5]
+        intervals.update(predictions(where)[1])
+        run(declared, "tiny.yaml", where, None, executor, predicted=True)
+        results, _ = Study("tiny/width-32", where.url).read()
+        assert [len(cell.values) for cell in results.cells] == [last] * 3
+    # The mean of more seeds is predicted more narrowly.
+    for (low, value, high), (lower, same, higher) in zip(
+        narrow.values(), wide.values(), strict=True
+    ):
+        assert lower < low < high < higher
+        assert value == same
+
+
 @pytest.mark.parametrize("of", ["sizes", "scaling"])
 def test_charts_have_a_point_at_each_size(
     run_study: RunStudy, ladder: Study, of: str
@@ -312,9 +358,51 @@ def test_charts_have_a_point_at_each_size(
 
     drawn = chart(ladder, of)
     assert isinstance(drawn, Chart)
-    assert len(drawn.series) == (2 if of == "sizes" else 3)
-    assert {len(series.x) for series in drawn.series} == {3}
+    lines = [series for series in drawn.series if series.like is None]
+    assert len(lines) == (2 if of == "sizes" else 3)
+    assert {len(series.x) for series in lines} == {3}
     assert "training compute of row 0 (10^6 FLOPs" in drawn.x
+
+
+def test_the_scaling_leads_from_a_row_to_where_row_0_is_as_good(
+    run_study: RunStudy, ladder: Study
+) -> None:
+    run_study()
+    from ablate.results.study_charts import chart
+
+    drawn = chart(ladder, "scaling")
+    assert isinstance(drawn, Chart)
+    row_0, kernel, _, worth = drawn.series
+    assert (worth.like, worth.dashed) == (1, True)
+    assert (worth.x[0], worth.y[0]) == (kernel.x[1], kernel.y[1])
+    start, end = (math.log(x) for x in row_0.x[1:])
+    share = (math.log(worth.x[1]) - start) / (end - start)
+    reached = row_0.y[1] + share * (row_0.y[2] - row_0.y[1])
+    assert reached == pytest.approx(worth.y[1], abs=0.05)
+
+
+def test_the_figure_shows_what_was_predicted_and_then_what_was_measured(
+    run_study: RunStudy, options: Options, ladder: Study, tmp_path: Path
+) -> None:
+    from ablate.results.study_charts import chart
+
+    def ahead() -> list[Series]:
+        drawn = chart(ladder, "sizes")
+        assert isinstance(drawn, Chart)
+        for ending in ("svg", "html"):
+            save_chart(tmp_path / f"sizes.{ending}", drawn)
+        assert drawn.ticks_x[2:] == ([18.9] if drawn.series[2:] else [])
+        return list(drawn.series[2:])
+
+    run_study(PREDICTED, fading)
+    _, by_row = predictions(options)
+    kernel, value = ahead()
+    assert (kernel.like, value.like) == (0, 1)
+    assert (kernel.low[-1], kernel.y[-1], kernel.high[-1]) == by_row[1]
+    run_predicted(options)
+    measured = ahead()[1::2]
+    assert [series.like for series in measured] == [0, 1]
+    assert measured[0].y == pytest.approx([-4], abs=0.3)
 
 
 def test_a_study_without_sizes_says_how_to_get_them(
@@ -397,6 +485,7 @@ data: {name: digits, image_size: 224}
         (AXIS, "data.name: [digits, mnist]", "across: data.name is no size"),
         (AXIS, "backbone: [a, b]", "under across and under backbone"),
         (AXIS, f"{AXIS}, per: weight", "'weight' is not allowed"),
+        (AXIS, f"{AXIS}, seeds: [5, 5, 5]", "leave one out"),
         (
             AXIS,
             "recipe.optimizer: [sgd, adamw], per: number",
@@ -417,6 +506,24 @@ def test_a_mistake_gets_one_message_with_its_line(
     (problem,) = raised.value.problems
     assert message in str(problem)
     assert problem.line in (3, 5, 6, 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ("[5, 5]", "seeds has 2 numbers for 3 sizes"),
+        ("[5, 5, 0]", "across.seeds"),
+        ("5", "across.seeds"),
+        ("[5, 5, a]", "across.seeds"),
+    ],
+)
+def test_wrong_numbers_of_seeds_get_one_message(seeds: str, message: str) -> None:
+    text = STUDY.replace("seeds: 5\n", "").replace(AXIS, f"{AXIS}, seeds: {seeds}")
+    with pytest.raises(SpaceError) as raised:
+        space.load(text, "tiny.yaml")
+    (problem,) = raised.value.problems
+    assert message in str(problem)
+    assert problem.line == 6
 
 
 @pytest.mark.parametrize(
