@@ -150,3 +150,32 @@ def test_a_mistake_gets_one_message(old: str, new: str, message: str) -> None:
     (problem,) = raised.value.problems
     assert message in str(problem)
     assert problem.line in (9, 10, 11)
+
+
+@pytest.mark.parametrize("at", ["smallest", "each"])
+def test_the_predicted_size_is_predicted_before_its_trials(
+    at: str, options: Options
+) -> None:
+    text = SMALLEST.replace("at: smallest", f"at: {at}")
+    text = text.replace("[8, 16, 32]", "[8, 16], predict: 32")
+    declared = space.load(text, "tiny.yaml")
+    executor = best_at({"kernel": 1e-4, "other": 1e-2})
+    run(declared, "tiny.yaml", options, None, executor)
+    ladder = Study("tiny", options.url)
+    assert ladder.sizes()[0].across.predicted_at
+    outcome = run(declared, "tiny.yaml", options, None, executor, predicted=True)
+    assert outcome.trained == 15 + 5 + (0 if at == "smallest" else 9)
+    assert len(ladder.measured_ahead(ladder.sizes())) == 2
+
+
+def test_a_setting_of_the_predicted_size_that_was_seen_is_not_predicted(
+    options: Options,
+) -> None:
+    text = SMALLEST.replace("[8, 16, 32]", "[8, 16], predict: 32")
+    executor = best_at({"kernel": 1e-4, "other": 1e-2})
+    # Row 0 at the largest size, at a setting that it might choose.
+    seen = text.replace("across: {size.width: [8, 16], predict: 32}", "fixed: {size.width: 32}")
+    seen = seen.split("tune:")[0].replace("epochs: 2,", "epochs: 2, lr: 1e-3,")
+    run(space.load(seen, "seen.yaml"), "seen.yaml", options, None, executor)
+    run(space.load(text, "tiny.yaml"), "tiny.yaml", options, None, executor)
+    assert not Study("tiny", options.url).sizes()[0].across.predicted_at
