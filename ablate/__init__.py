@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         trainer,
     )
     from ablate.records import Metric
+    from ablate.results.elsewhere import judge
     from ablate.results.study import Study
 
 # The module of each public name. It is imported when the name is first used.
@@ -63,6 +64,7 @@ _HOMES = {
         "trainer",
     ),
     "ablate.records": ("Metric",),
+    "ablate.results.elsewhere": ("judge",),
     "ablate.results.study": ("Study",),
 }
 
@@ -80,6 +82,7 @@ __all__ = [
     "command",
     "create_model",
     "dataset",
+    "judge",
     "loss",
     "metric",
     "model_cost",

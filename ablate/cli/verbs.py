@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablate.cli import agents, gate, results, spaces, stores, studies, training
+from ablate.cli import (
+    agents,
+    elsewhere,
+    gate,
+    results,
+    spaces,
+    stores,
+    studies,
+    training,
+)
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,15 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             results.table,
             "Print a study: mean ± sd, difference from row 0, cost.",
             ("table mine", "table mine --format latex > table.tex"),
+        ),
+        Verb(
+            elsewhere.judge,
+            "Judge runs that were trained elsewhere: more than noise?",
+            (
+                "judge results.csv --baseline norm=layer",
+                "judge runs --metric val/acc --names '{norm}-{seed}'",
+                "judge results.csv --target 3.28 --direction min",
+            ),
         ),
         Verb(
             results.plot,

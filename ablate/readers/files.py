@@ -124,8 +124,12 @@ def _stamp(path: str) -> tuple[int, int, str]:
     return status.st_mtime_ns, status.st_size, path
 
 
-def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
-    """The numbers in a file, row by row, by normalised column."""
+def rows_of(path: Path, *, ended: bool = True) -> Iterator[Mapping[str, Any]]:
+    """What a file of reports holds, row by row, by column.
+
+    Args:
+        ended: whether its last line is complete.
+    """
     try:
         content = path.read_bytes()
     except OSError:
@@ -140,7 +144,12 @@ def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
         read = _events
     else:
         read = _json_lines
-    for row in read(content):
+    yield from read(content)
+
+
+def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
+    """The numbers in a file, row by row, by normalised column."""
+    for row in rows_of(path, ended=ended):
         numbers = {}
         for column, value in row.items():
             number = _as_number(value)

@@ -100,6 +100,10 @@ class StudyResults:
     tune: Tune | None = None
     # The size of the study, if rows are compared at several.
     across: Across | None = None
+    # Whether runs of two rows with the same seed belong together.
+    is_paired: bool = True
+    # Whether its runs were trained elsewhere.
+    is_reported: bool = False
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
 

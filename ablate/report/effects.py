@@ -29,10 +29,10 @@ from ablate.records import (
 )
 from ablate.records.primary import CONTROLS, primary_rows
 from ablate.report.confirmation import confirmed_study, unconfirmed_effect
-from ablate.report.effect import Before, Effect, paired
+from ablate.report.effect import Before, Effect, paired, unpaired
 from ablate.report.judge import Judge
 from ablate.report.noise import family_of
-from ablate.report.seeds_needed import seeds_needed
+from ablate.report.seeds_needed import runs_needed, seeds_needed
 from ablate.report.verdicts import Verdict, Withheld, verdicts_by_holm
 
 # Why a row has no verdict, by its standing.
@@ -171,11 +171,29 @@ def _tested(
         baseline_seeds=results.baseline_seeds,
     )
     every = (*cells, reference)
+    if results.is_paired:
+        tested = judge.effects(cells, reference)
+    else:
+        tested = _judged_by_holm(
+            [unpaired(cell, reference) for cell in cells],
+            results.direction,
+            margin,
+            results.generation.level,
+        )
+        tested = [
+            replace(effect, further=runs_needed(effect, cell, reference, margin))
+            for effect, cell in zip(tested, cells, strict=True)
+        ]
     is_open = results.searching or not all(map(_has_ended, every))
     judged = []
-    for effect, cell in zip(judge.effects(cells, reference), cells, strict=True):
+    for effect, cell in zip(tested, cells, strict=True):
         named = replace(effect, labels=results.labels)
         why = _barred(results, cell, reference)
+        if (
+            not results.is_paired
+            and Status.FAILED in cell.outcomes | reference.outcomes
+        ):
+            why = why or Withheld.FAILED
         if why is None and looks is None and is_open:
             why = Withheld.UNFINISHED
         if why is None and results.is_judged_across and named.withheld is None:

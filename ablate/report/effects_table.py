@@ -27,6 +27,7 @@ from ablate.report.wording import (
     generation_notes,
     given_up_notes,
     no_difference,
+    no_difference_sentence,
     rows_text,
     tuning_note,
     vary_text,
@@ -37,6 +38,7 @@ OF_ALL_ROWS = (
     "the variance is estimated from all rows, with extra weight for the row itself and"
     " for row 0"
 )
+UNPAIRED = "Welch's t with the smaller of both degrees of freedom"
 STEP_DOWN = (
     "step-down: the interval contains 0, and the step-down test decides: it leaves out"
     " rows that are already decided."
@@ -84,9 +86,12 @@ def effects_table(
     unit_text = f" in{metric.unit}" if metric.unit else ""
     against = "its iso-cost control" if controls else "row 0"
     is_single = len(effects) == 1
-    how = _interval_words(controls=controls, is_single=is_single)
+    pairing = "paired by seed" if results.is_paired else "unpaired"
+    how = _interval_words(results, controls=controls, is_single=is_single)
     adjusted = _adjusted_text(
-        rows=not is_single, holm=controls, later=not results.generation.final
+        rows=not is_single,
+        holm=controls or not results.is_paired,
+        later=not results.generation.final,
     )
     decided = "if p is below 0.05, the verdict is helps or hurts"
     if any(effect.withheld for effect in effects):
@@ -94,11 +99,11 @@ def effects_table(
     notes = [
         (
             f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
-            f" mean difference from {against}, paired by seed, with its 95 % interval"
+            f" mean difference from {against}, {pairing}, with its 95 % interval"
             f" ({how}). p: {adjusted}{decided}."
         ),
         (
-            no_difference(metric, margin, "two one-sided tests, 5 %, adjusted")
+            _no_difference(results, margin)
             + " inconclusive, about N more seeds: N more seeds give an even chance of a"
             " conclusive verdict."
         ),
@@ -135,7 +140,7 @@ def effects_table(
     notes += given_up_notes(effects)
     notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
-    notes += withheld_notes(effects)
+    notes += _withheld_notes(results, effects)
     notes += generation_notes(results, effects)
     declared = results.primary
     if controls != (CONTROLS in declared) or primary_factors(declared):
@@ -153,6 +158,26 @@ def effects_table(
         bold=bold,
         detail_notes=detail_notes,
     )
+
+
+def _withheld_notes(results: StudyResults, effects: Sequence[Effect]) -> Sequence[str]:
+    """Returns why rows have no verdict."""
+    if not results.is_reported:
+        return withheld_notes(effects)
+    if not any(effect.withheld for effect in effects):
+        return []
+    return [
+        "A row has no verdict if one of its runs, or of row 0, has no result: the others"
+        " may be the survivors."
+    ]
+
+
+def _no_difference(results: StudyResults, margin: float) -> str:
+    """Returns what the verdict `no difference` means."""
+    if results.is_reported and not margin:
+        return no_difference_sentence(results.metric, margin)
+    how = "two one-sided tests, 5 %, adjusted"
+    return no_difference(results.metric, margin, how)
 
 
 def _uncontrolled(results: StudyResults, effects: Sequence[Effect]) -> list[str]:
@@ -205,8 +230,10 @@ def _apart_note(effects: Sequence[Effect]) -> list[str]:
     ]
 
 
-def _interval_words(*, controls: bool, is_single: bool) -> str:
+def _interval_words(results: StudyResults, *, controls: bool, is_single: bool) -> str:
     """Returns what the intervals of a table of effects are, in words."""
+    if not results.is_paired:
+        return UNPAIRED if is_single else f"{UNPAIRED}, for all rows at once"
     if is_single:
         return "paired t"
     if controls:

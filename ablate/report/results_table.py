@@ -63,7 +63,10 @@ def results_table(
     # `hurts`, and none of them depends on the margin.
     row_effects = effects(results, 1.0, looks, predict=False)
     effect_of = {effect.row: effect for effect in row_effects}
-    rows = summarise(results, differences_with_extra(row_effects))
+    differences = differences_with_extra(row_effects)
+    if not results.is_paired:
+        differences = {effect.row: effect.mean for effect in row_effects}
+    rows = summarise(results, differences)
     shown = _shown_rows(rows, results, group)
     return tabulate(
         result_columns(results, rows, shown, effect_of, published),
@@ -285,8 +288,10 @@ def _notes(
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
     test, star = test_words(comparisons(row_effects)), star_note(looks)
-    pairs = "paired by seed"
-    if any(row.paired not in (0, shown[0].n) for row in shown):
+    if not results.is_paired:
+        test = "Welch's t with the smaller of both degrees of freedom, by Holm"
+    pairs = "paired by seed" if results.is_paired else "unpaired"
+    if results.is_paired and any(row.paired not in (0, shown[0].n) for row in shown):
         pairs += ", over the seeds that both rows have"
     decided = f"{star} ({test})"
     if any(effect.withheld for effect in row_effects):

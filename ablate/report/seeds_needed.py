@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ablate.records import CellResult
 from ablate.report import student
+from ablate.report.effect import Effect
 from ablate.report.noise import ALONE_GAIN, Family, null_of
-from ablate.report.numbers import scale_of
+from ablate.report.numbers import scale_of, sd_of
+from ablate.report.verdicts import Verdict
 
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
@@ -36,6 +39,34 @@ def seeds_needed(family: Family, row: int, margin: float, level: float) -> int:
     enough = np.flatnonzero(chances(family, row, margin, level) >= even)
     if len(enough):
         return int(enough[0]) + 1
+    return MOST + 1
+
+
+def runs_needed(
+    effect: Effect, cell: CellResult, reference: CellResult, margin: float
+) -> int | None:
+    """Returns how many further runs of both rows would decide an unpaired comparison.
+
+    They would, if means and standard deviations stay as they are. Returns one more than
+    `MOST` if that many are not enough; None if there is a verdict, or no estimate.
+    """
+    judged, estimate = effect.judged, effect.estimate
+    if judged is None or estimate is None or judged.withheld:
+        return None
+    if effect.verdict is not Verdict.INCONCLUSIVE:
+        return None
+    rows = [list(row.values.values()) for row in (cell, reference)]
+    variances = [sd_of(values) ** 2 for values in rows]
+    for more in range(1, MOST + 1):
+        counts = [len(values) + more for values in rows]
+        error = math.sqrt(
+            sum(v / count for v, count in zip(variances, counts, strict=True))
+        )
+        freedom = min(counts) - 1
+        differs = float(student.quantile(freedom, 1 - judged.level / 2)) * error
+        same = float(student.quantile(freedom, 1 - judged.level)) * error
+        if abs(estimate.value) > differs or abs(estimate.value) + same < margin:
+            return more
     return MOST + 1
 
 

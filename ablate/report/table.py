@@ -74,6 +74,10 @@ class Table:
             detail_notes=(),
         )
 
+    def with_notes(self, notes: Sequence[str]) -> Table:
+        """The same table with further notes."""
+        return replace(self, notes=(*self.notes, *notes))
+
     def _repr_html_(self) -> str:
         return str(html(self))
 

@@ -96,9 +96,7 @@ def store_predictions(
     if across is None or not across.is_predicted or across.predicted_at:
         return
     # Trials that choose settings may be those of another size.
-    own = [
-        trial for cell in ahead.cells for trial in (*cell.trials, *cell.by_setting)
-    ]
+    own = [trial for cell in ahead.cells for trial in (*cell.trials, *cell.by_setting)]
     if store.reader.trials.have_results(own):
         return
     position = across.position(ahead.cells[0].cost, ahead.space.images_seen)

@@ -174,7 +174,9 @@ def test_a_setting_of_the_predicted_size_that_was_seen_is_not_predicted(
     text = SMALLEST.replace("[8, 16, 32]", "[8, 16], predict: 32")
     executor = best_at({"kernel": 1e-4, "other": 1e-2})
     # Row 0 at the largest size, at a setting that it might choose.
-    seen = text.replace("across: {size.width: [8, 16], predict: 32}", "fixed: {size.width: 32}")
+    seen = text.replace(
+        "across: {size.width: [8, 16], predict: 32}", "fixed: {size.width: 32}"
+    )
     seen = seen.split("tune:")[0].replace("epochs: 2,", "epochs: 2, lr: 1e-3,")
     run(space.load(seen, "seen.yaml"), "seen.yaml", options, None, executor)
     run(space.load(text, "tiny.yaml"), "tiny.yaml", options, None, executor)

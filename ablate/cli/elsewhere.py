@@ -1,0 +1,145 @@
+"""The verb for results that were trained elsewhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ablate.cli.options import AllOption, FormatOption
+from ablate.cli.output import Format, say, show
+from ablate.records import LEVEL
+
+
+class Better(StrEnum):
+    """Which values of a metric are better."""
+
+    max = "max"
+    min = "min"
+
+
+def judge(
+    runs: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUNS",
+            help="Table of runs (.csv, .tsv, .parquet, .json, .jsonl), a folder with a"
+            " folder per run (TensorBoard, Lightning, timm), or the SQLite database of"
+            " MLflow or Optuna.",
+        ),
+    ],
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="COLUMN", help="What is compared.")
+    ] = "",
+    direction: Annotated[
+        Better | None,
+        typer.Option(
+            "--direction", help="Whether larger or smaller values are better."
+        ),
+    ] = None,
+    seed: Annotated[
+        str,
+        typer.Option(
+            "--seed", metavar="COLUMN", help="Seeds. Rows with common seeds are paired."
+        ),
+    ] = "",
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="COLUMN",
+            help="A column that tells settings apart; repeatable.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            metavar="COLUMN=LEVEL",
+            help="Levels of row 0, with commas between them; repeatable.",
+        ),
+    ] = None,
+    names: Annotated[
+        str,
+        typer.Option(
+            "--names",
+            metavar="FORM",
+            help="How folders of runs are named, such as '{norm}-{seed}'.",
+        ),
+    ] = "",
+    margin: Annotated[
+        float,
+        typer.Option("--margin", min=0, help="Least difference that matters."),
+    ] = 0.0,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target",
+            help="Test whether the mean of each row is better than this number.",
+        ),
+    ] = None,
+    level: Annotated[
+        float,
+        typer.Option(
+            "--level",
+            min=1e-9,
+            max=0.5,
+            help="With --target, the probability that any row is wrongly said to be"
+            " better.",
+        ),
+    ] = LEVEL,
+    form: FormatOption = Format.table,
+    details: AllOption = False,
+) -> None:
+    """Judge runs that were trained elsewhere: is a difference more than noise?
+
+    What the options do not say is found from the names and values of the columns. If
+    they do not settle it, the error lists the candidates.
+    """
+    from ablate.report.forest_text import forest_text
+    from ablate.results.elsewhere import judge as judged_runs
+
+    judged = judged_runs(
+        runs,
+        metric=metric,
+        direction=direction.value if direction else "",
+        seed=seed,
+        by=by or (),
+        baseline=_levels(baseline or []),
+        names=names,
+        margin=margin,
+        needs_baseline=target is None,
+    )
+    if target is not None:
+        show(judged.target_table(target, level), form.value, details=details)
+        return
+    if form == Format.table:
+        say(judged.sentence)
+        show(judged.results_table(), form.value)
+        print()
+        for line in forest_text(judged.effects()):
+            print(line)
+        print()
+    show(judged.effects_table(), form.value, details=details)
+
+
+def _levels(baseline: list[str]) -> dict[str, str]:
+    """Returns the levels of `norm=layer,depth=2`, by factor.
+
+    Raises:
+        AblateError: a part has no `=`.
+    """
+    from ablate.errors import AblateError, shortened
+
+    levels = {}
+    for part in ",".join(baseline).split(",") if baseline else []:
+        name, sign, level = part.partition("=")
+        if not sign:
+            raise AblateError(
+                f"--baseline {shortened(part)}: write a column and its level, as in"
+                " --baseline norm=layer"
+            )
+        levels[name.strip()] = level.strip()
+    return levels

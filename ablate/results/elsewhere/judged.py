@@ -1,0 +1,338 @@
+"""Verdicts on runs that were trained elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate.errors import AblateError, counted, first
+from ablate.records import (
+    LEVEL,
+    UNCOUNTED,
+    CellResult,
+    Generation,
+    Metric,
+    Status,
+    StudyResults,
+)
+from ablate.report.effect import Effect
+from ablate.report.effects import effects
+from ablate.report.effects_table import effects_table
+from ablate.report.results_table import results_table
+from ablate.report.table import Table, html
+from ablate.report.target_table import TargetTest, target_table, target_tests
+from ablate.results.elsewhere.columns import Columns, Setting, columns_of, settings_of
+from ablate.results.elsewhere.read import read_runs, runs_of
+from ablate.results.elsewhere.runs import Runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Words of a status that is not the end of a complete run.
+FAILED = ("failed", "fail", "crashed", "killed", "pruned", "running")
+UNKNOWN = (
+    "These runs were trained elsewhere: whether seeds or settings were selected, and"
+    " whether the comparisons were declared before the results, is not known."
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Runs that were trained elsewhere, as a study with verdicts.
+
+    Attributes:
+        columns: what the columns of the runs were taken for.
+        results: one cell per setting, row 0 first.
+        margin: the least difference that matters.
+        notes: what a reader has to know of the runs.
+    """
+
+    columns: Columns
+    results: StudyResults
+    margin: float
+    notes: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What the runs were taken for, in one line."""
+        return self.columns.sentence(self.runs)
+
+    @property
+    def runs(self) -> int:
+        """The number of runs."""
+        return sum(len(cell.statuses) for cell in self.results.cells)
+
+    def effects(self) -> list[Effect]:
+        """Returns the difference of each row from row 0, with its verdict."""
+        return effects(self.results, self.margin)
+
+    def effects_table(self) -> Table:
+        """Returns the verdicts as a table."""
+        table = effects_table(self.results, self.effects(), self.margin)
+        return table.with_notes(self.notes)
+
+    def results_table(self) -> Table:
+        """Returns the mean of each row as a table."""
+        return results_table(self.results, policy="last value of each run")
+
+    def target_tests(self, target: float, level: float = LEVEL) -> list[TargetTest]:
+        """Returns for each row whether its mean is better than a number."""
+        return target_tests(self.results, target, level)
+
+    def target_table(self, target: float, level: float = LEVEL) -> Table:
+        """Returns the same as a table."""
+        return target_table(self.results, target, level).with_notes(self.notes)
+
+    def _repr_html_(self) -> str:
+        return str(html(self.effects_table()))
+
+
+def judge(
+    runs: str | Path | Any,
+    *,
+    metric: str = "",
+    direction: str = "",
+    seed: str = "",
+    by: Sequence[str] = (),
+    baseline: Mapping[str, Any] | None = None,
+    names: str = "",
+    margin: float = 0.0,
+    needs_baseline: bool = True,
+) -> Judged:
+    """Judges runs that were trained elsewhere.
+
+    Rows with common seeds are compared seed by seed, all others by their means. What is
+    not given is found from the columns.
+
+    Args:
+        runs: a file, a folder with a folder per run, or a frame of pandas or polars.
+        metric: the column that is compared.
+        direction: `max` or `min`: which values are better.
+        seed: the column of seeds.
+        by: the columns that tell settings apart.
+        baseline: the levels of row 0.
+        names: the form of the names of folders, such as `{norm}-{seed}`.
+        margin: the least difference that matters.
+        needs_baseline: whether rows are compared with a row 0.
+
+    Raises:
+        AblateError: the runs cannot be read, or a column is ambiguous.
+    """
+    if isinstance(runs, str | Path):
+        source = str(runs)
+        table = read_runs(Path(runs), names)
+    else:
+        source = "frame"
+        table = runs_of(_pandas(runs))
+    said = {name: _word(level) for name, level in (baseline or {}).items()}
+    columns = columns_of(
+        table, metric, direction, seed, by, said, needs_baseline=needs_baseline
+    )
+    results = _results(table, columns, Path(source).name)
+    return Judged(
+        columns=columns,
+        results=results,
+        margin=margin,
+        notes=(*_notes(table, columns, results), UNKNOWN),
+    )
+
+
+def _word(level: Any) -> str:
+    from ablate.records import level_text
+
+    return level if isinstance(level, str) else level_text(level)
+
+
+def _pandas(frame: Any) -> pd.DataFrame:
+    """Returns a frame of pandas.
+
+    Raises:
+        AblateError: it is no frame.
+    """
+    import pandas as pd
+
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    if hasattr(frame, "to_dicts"):
+        # polars
+        return pd.DataFrame(frame.to_dicts())
+    try:
+        return pd.DataFrame(frame)
+    except (TypeError, ValueError):
+        raise AblateError(
+            "runs are a file, a folder, or a frame with a line per run; found"
+            f" {type(frame).__name__}"
+        ) from None
+
+
+def _results(runs: Runs, columns: Columns, name: str) -> StudyResults:
+    """Returns the runs as a study: a cell for each setting.
+
+    Raises:
+        AblateError: a setting has two runs with one seed.
+    """
+    frame = runs.frame
+    settings = settings_of(frame, columns.factors)
+    seeds = _seeds(runs, columns, settings)
+    values = [float(value) for value in frame[columns.metric]]
+    failed = _failed(runs)
+    statuses: defaultdict[Setting, dict[int, Status]] = defaultdict(dict)
+    measured: defaultdict[Setting, dict[int, float]] = defaultdict(dict)
+    for setting, seed, value, is_failed in zip(
+        settings, seeds, values, failed, strict=True
+    ):
+        status = Status.COMPLETED
+        if math.isinf(value):
+            status = Status.DIVERGED
+        elif is_failed or math.isnan(value):
+            status = Status.FAILED
+        statuses[setting][seed] = status
+        if status is Status.COMPLETED:
+            measured[setting][seed] = value
+    cells = tuple(
+        CellResult(
+            index=number,
+            levels=dict(zip(columns.factors, setting, strict=True)),
+            unread=frozenset(),
+            role="variant" if number else "reference",
+            note="",
+            same_as=None,
+            cost=UNCOUNTED,
+            statuses=statuses[setting],
+            values=measured[setting],
+        )
+        for number, setting in enumerate(columns.settings)
+    )
+    metric = Metric(
+        name="metric",
+        title=columns.metric,
+        digits=_digits(
+            [value for each in measured.values() for value in each.values()]
+        ),
+        direction=columns.direction,
+    )
+    return StudyResults(
+        name=name,
+        question="",
+        expect="",
+        source="",
+        metric=metric,
+        direction=columns.direction,
+        factors=columns.factors,
+        cells=cells,
+        metrics=(metric,),
+        generation=Generation(level=LEVEL),
+        is_reported=True,
+        is_paired=bool(columns.seed) and _share_seeds(cells),
+    )
+
+
+def _share_seeds(cells: Sequence[CellResult]) -> bool:
+    """Whether each row has all of its seeds in common with row 0, two at least."""
+    seeds = cells[0].statuses.keys()
+    shared = [cell.statuses.keys() & seeds for cell in cells[1:]]
+    return any(len(both) > 1 for both in shared) and all(
+        len(both) == min(len(cell.statuses), len(seeds))
+        for both, cell in zip(shared, cells[1:], strict=True)
+    )
+
+
+def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[int]:
+    """Returns the seed of each run; without seeds, each run has its own number.
+
+    Raises:
+        AblateError: a setting has two runs with one seed.
+    """
+    if not columns.seed:
+        return list(range(len(settings)))
+    column = runs.frame[columns.seed]
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(column))}
+    seeds = []
+    first_of: dict[tuple[Setting, Any], int] = {}
+    for place, (setting, value) in enumerate(zip(settings, column, strict=True)):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            raise AblateError(
+                f"{runs.where[place]} has no {columns.seed}; add it, or remove the run"
+            )
+        key = (setting, value)
+        if key in first_of:
+            levels = ", ".join(
+                f"{name} = {level}"
+                for name, level in zip(columns.factors, setting, strict=True)
+            )
+            raise AblateError(
+                f"two runs have {levels} and {columns.seed} {value}:"
+                f" {runs.where[first_of[key]]}, and {runs.where[place]}; remove one, or"
+                " name the column that tells them apart"
+            )
+        first_of[key] = place
+        is_whole = isinstance(value, int | float) and float(value).is_integer()
+        seeds.append(int(value) if is_whole else numbers[value])
+    return seeds
+
+
+def _failed(runs: Runs) -> list[bool]:
+    """Returns for each run whether its tracker says that it did not complete."""
+    if runs.failed:
+        return list(runs.failed)
+    for name in runs.frame.columns:
+        if name.lower() in ("state", "status"):
+            return [str(value).lower() in FAILED for value in runs.frame[name]]
+    return [False] * len(runs.frame)
+
+
+def _digits(values: Sequence[float]) -> int:
+    """Returns the digits that show three places of the spread of the values."""
+    if len(values) < 2 or max(values) == min(values):
+        return 4
+    spread = max(values) - min(values)
+    return min(10, max(0, 2 - math.floor(math.log10(spread))))
+
+
+def _notes(runs: Runs, columns: Columns, results: StudyResults) -> list[str]:
+    """Returns what is unusual: runs without a number, of other lengths, missing ones."""
+    notes = list(runs.notes)
+    values = runs.frame[columns.metric]
+    failed = _failed(runs)
+    bad = [
+        f"{where} ({'not finite' if math.isinf(value) else 'failed' if is_failed else 'missing'})"
+        for where, value, is_failed in zip(runs.where, values, failed, strict=True)
+        if not math.isfinite(value) or is_failed
+    ]
+    if bad:
+        notes.append(
+            f"{counted(len(bad), 'run')} without a result, so the rows have no verdict:"
+            f" {'; '.join(first(bad, 'runs'))}."
+        )
+    longest = max(
+        (length for length in runs.lengths if not math.isnan(length)), default=math.nan
+    )
+    short = [
+        f"{where} (at {length:g})"
+        for where, length in zip(runs.where, runs.lengths, strict=False)
+        if length < longest
+    ]
+    if short:
+        notes.append(
+            f"{counted(len(short), 'run')} ended before {longest:g}:"
+            f" {'; '.join(first(short, 'runs'))}. The last value of each counts."
+        )
+    sizes = {cell.index: len(cell.statuses) for cell in results.cells}
+    most = max(sizes.values())
+    fewer = [
+        f"row {row} has {number}" for row, number in sizes.items() if number < most
+    ]
+    if fewer:
+        notes.append(
+            f"Not all rows have {most} runs: {', '.join(first(fewer, 'rows'))}."
+        )
+    if most < 2 or any(number < 2 for number in sizes.values()):
+        notes.append(
+            "A row with one run says nothing about its noise: give row 0 and each row two"
+            " runs at least, and better five."
+        )
+    return notes
