@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
 # Tests start hundreds of processes. Each would compile all modules again where this is set, as in many containers.
@@ -118,12 +118,17 @@ bench-looks: $(READY)
 bench-row-0: $(READY)
 	@$(BIN)/python benchmarks/row_0.py
 
-# What rows at their own best settings show (about 6 minutes).
+# What effects along sizes, and predictions, are worth.
 bench-across: $(READY)
 	@$(BIN)/python benchmarks/across.py
 
+# What rows at their own best settings show (about 6 minutes).
 bench-tuning: $(READY)
 	@$(BIN)/python benchmarks/tuning.py
+
+# How often a verdict on runs without common seeds is false, and what it finds.
+bench-elsewhere: $(READY)
+	@$(BIN)/python benchmarks/elsewhere.py
 
 # What pairing by seed gains and costs.
 bench-pairing: $(READY)

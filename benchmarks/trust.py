@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 
 import across
+import elsewhere
 import numpy as np
 import tuning
 from factor_effects import (
@@ -358,6 +359,7 @@ def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
     yield from row_0_proofs(count // 4)
     yield from tuning.proofs(count // 4)
     yield from across.proofs(count // 8)
+    yield from elsewhere.proofs(count // 4)
     # Those of seeds until decided take too long: each pattern of seeds is simulated.
     yield from image_proofs(users)
     yield from user_proofs(users)
@@ -371,6 +373,7 @@ def printed(which: str, count: int) -> list[Proof]:
         "row 0": row_0_proofs,
         "tuning": tuning.proofs,
         "across": across.proofs,
+        "elsewhere": elsewhere.proofs,
         "images": image_proofs,
         "users": user_proofs,
     }
@@ -882,6 +885,7 @@ def main() -> int:
         "row 0": arguments.count,
         "tuning": arguments.count,
         "across": arguments.count // 5,
+        "elsewhere": arguments.count // 2,
         "images": arguments.users,
         "users": arguments.users,
     }

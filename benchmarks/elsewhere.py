@@ -1,0 +1,123 @@
+"""What the verdicts on runs without common seeds are worth: `make bench-elsewhere`.
+
+Studies without any effect, whose rows have runs of their own: how many have a false
+verdict. And how often a difference is found, beside the test of paired runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from machine import machine_text
+from made_up import MARGIN, NOISE, NOISES, SAID, Noise, Proof, made, names, normal
+
+from ablate.records import LEVEL, Generation, StudyResults
+from ablate.report.effects import effects
+
+# Runs of row 0, and of each other row.
+SHAPES = ((3, 3), (5, 5), (10, 3), (3, 10))
+ROWS = (1, 7)
+
+
+def unpaired(
+    generator: np.random.Generator,
+    rows: int,
+    runs: tuple[int, int],
+    noise: Noise,
+    effect: float = 0.0,
+) -> StudyResults:
+    """A made-up study whose rows have no seeds in common."""
+    values = noise(generator, (rows + 1, max(runs)))
+    values[1:] += effect
+    study = made(values, names(rows + 1))
+    row_0, *others = study.cells
+    cells = (
+        row_0.with_seeds(range(runs[0])),
+        *(cell.with_seeds(range(runs[1])) for cell in others),
+    )
+    return replace(
+        study, cells=cells, is_paired=False, generation=Generation(level=LEVEL)
+    )
+
+
+def false_verdicts(rows: int, runs: tuple[int, int], noise: Noise, count: int) -> float:
+    """The share of studies without an effect that have a verdict of a difference."""
+    generator = np.random.default_rng([rows, *runs])
+    wrong = 0
+    for _ in range(count):
+        study = unpaired(generator, rows, runs, noise)
+        verdicts = [effect.verdict for effect in effects(study, MARGIN, predict=False)]
+        wrong += any(verdict in SAID for verdict in verdicts)
+    return wrong / count
+
+
+def found(rows: int, runs: tuple[int, int], count: int, *, is_paired: bool) -> float:
+    """The share of rows with an effect of three standard deviations that are found."""
+    generator = np.random.default_rng([rows, *runs])
+    right = 0
+    for _ in range(count):
+        study = unpaired(generator, rows, runs, normal, effect=3 * NOISE)
+        study = replace(study, is_paired=is_paired)
+        right += sum(
+            effect.verdict in SAID for effect in effects(study, MARGIN, predict=False)
+        )
+    return right / count / rows
+
+
+def proofs(count: int) -> Iterator[Proof]:
+    """That at most 5 % of studies have a false verdict, whatever the noise is."""
+    for rows in ROWS:
+        for runs in SHAPES:
+            for name, noise in NOISES.items():
+                yield Proof(
+                    "unpaired studies with a false verdict: at most 5 %",
+                    f"{rows} rows, {runs[0]} runs of row 0, {runs[1]} of the others,"
+                    f" {name}",
+                    false_verdicts(rows, runs, noise, count),
+                    0.0,
+                    0.05,
+                    count,
+                )
+
+
+def lines(count: int) -> Iterator[str]:
+    """Two tables: false verdicts by noise, and what is found."""
+    shapes = [(rows, runs) for rows in ROWS for runs in SHAPES]
+    headings = [f"{rows} rows, {a} and {b} runs" for rows, (a, b) in shapes]
+    yield f"| noise | {' | '.join(headings)} |"
+    yield f"| --- |{' ---: |' * len(shapes)}"
+    for name, noise in NOISES.items():
+        shares = [false_verdicts(rows, runs, noise, count) for rows, runs in shapes]
+        yield f"| {name} | {' | '.join(f'{100 * share:.1f}' for share in shares)} |"
+    yield ""
+    yield "| rows | runs of each row | unpaired | the same runs, paired |"
+    yield "| ---: | ---: | ---: | ---: |"
+    for rows in ROWS:
+        for runs in (3, 5, 10):
+            shares = [
+                found(rows, (runs, runs), count, is_paired=is_paired)
+                for is_paired in (False, True)
+            ]
+            texts = " | ".join(f"{100 * share:.0f}" for share in shares)
+            yield f"| {rows} | {runs} | {texts} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2_000, help="studies per entry")
+    count = parser.parse_args(arguments).count
+    for line in lines(count):
+        print(line, flush=True)
+    print(
+        f"\nCommand: `make bench-elsewhere`, {count:,} studies per entry,"
+        f" {machine_text()}."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
