@@ -140,8 +140,8 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             "Judge runs that were trained elsewhere: more than noise?",
             (
                 "judge results.csv --baseline norm=layer",
-                "judge runs --metric val/acc --names '{norm}-{seed}'",
-                "judge results.csv --target 3.28 --direction min",
+                "judge tensorboard --names '{norm}-{seed}' --baseline norm=layer",
+                "judge results.csv --target 70",
             ),
         ),
         Verb(

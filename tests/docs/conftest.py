@@ -31,6 +31,7 @@ STUDIES = (
     "search_spaces/antioversmoothing/figure1-small.yaml",
     "search_spaces/mabvit/s16-18-small.yaml",
 )
+ELSEWHERE = ROOT / "tests" / "elsewhere" / "files"
 LADDERS = ("search_spaces/sizes.yaml", "search_spaces/fashion-sizes.yaml")
 SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").replace(
     "test_images: 50", "test_images: 300"
@@ -62,6 +63,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.yaml").write_text(SMALL + MORE)
     # What `ablate init` writes.
     shutil.copy(ROOT / "ablate" / "cli" / "space.yaml", folder)
+    # What other tools have written.
+    shutil.copy(ELSEWHERE / "pandas.csv", folder / "results.csv")
+    shutil.copytree(ELSEWHERE / "tensorboard", folder / "tensorboard")
     shutil.copytree(folder / "runs", folder / "other")
     shutil.copytree(ROOT / "search_spaces", folder / "search_spaces")
     return folder
