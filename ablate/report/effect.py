@@ -37,6 +37,7 @@ class Effect:
             model does not read the factor.
         seeds: the seeds that both have completed.
         extra: the number of further seeds of the reference that the mean uses.
+        apart: the number of runs of the reference, if they are not paired.
         mean: mean of the differences; None without any.
         estimate: None with fewer than two seeds, or if all differences are equal, as
             there is no spread to test against.
@@ -61,6 +62,7 @@ class Effect:
     changed: Mapping[str, Level | None]
     seeds: tuple[int, ...]
     extra: int = 0
+    apart: int | None = None
     mean: float | None = None
     estimate: Estimate | None = None
     judged: Judged | None = None
@@ -182,7 +184,11 @@ def unpaired(cell: CellResult, reference: CellResult) -> Effect:
     with Welch's own degrees of freedom and three runs, up to 13 % of families of seven
     rows would have a false verdict.
     """
-    effect = replace(compared(cell, reference), seeds=tuple(sorted(cell.values)))
+    effect = replace(
+        compared(cell, reference),
+        seeds=tuple(sorted(cell.values)),
+        apart=len(reference.values),
+    )
     values = [list(row.values.values()) for row in (cell, reference)]
     if not all(values):
         return replace(effect, mean=None)

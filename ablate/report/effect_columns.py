@@ -39,6 +39,10 @@ NEW_IMAGES = "new images"
 VerdictWord = Literal["helps", "hurts", "no difference", "inconclusive"]
 
 
+def _n_reference(effect: Effect) -> int:
+    return len(effect.seeds) + effect.extra if effect.apart is None else effect.apart
+
+
 class EarlierVerdict(TypedDict):
     """What an earlier study says of the same comparison.
 
@@ -90,7 +94,7 @@ def effect_columns(
         ),
         Column(
             "n_reference",
-            lambda effect: len(effect.seeds) + effect.extra,
+            _n_reference,
             kind=int,
             about="seeds of row 0 that the difference uses",
         ),

@@ -82,6 +82,8 @@ def test_runs_without_seeds_are_unpaired() -> None:
     assert effect.estimate is not None
     assert effect.mean == pytest.approx(2.0)
     assert effect.estimate.freedom == 4
+    (row,) = judged.effects_table().data
+    assert (row["n"], row["n_reference"]) == (5, 5)
     assert effect.estimate.value / effect.estimate.error == pytest.approx(
         1.957, abs=0.01
     )
@@ -226,6 +228,23 @@ def test_settings_with_levels_of_their_own_are_rows() -> None:
     judged = judge(runs, baseline={"lr": 0.1, "norm": "a"})
     assert judged.columns.factors == ("lr", "norm")
     assert judged.columns.settings == ((0.1, "a"), (0.01, "a"), (0.1, "b"))
+
+
+def test_levels_of_the_baseline_are_typed_as_people_do(
+    tmp_path: Path, say: Say
+) -> None:
+    lines = ["flag,lr,fold,acc"]
+    lines += [
+        f"{flag},{lr},{fold},{fold + (flag == 'True') + fold * lr}"
+        for flag in ("False", "True")
+        for lr in (0.1, 0.25)
+        for fold in range(3)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    where = (str(tmp_path / "a.csv"), "--baseline", "flag=False,lr=0.10")
+    code, out, _ = say("judge", *where)
+    assert code == 0
+    assert "seeds fold, factors flag, lr, baseline flag = false, lr = 0.1" in out
 
 
 def test_a_usual_word_is_the_baseline() -> None:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError, first, shortened, unknown
-from ablate.records import Direction, Level, level_text
+from ablate.records import Direction, Level, is_number, level_text
 from ablate.results.elsewhere.runs import STEPS, Runs
 from ablate.text.advice import option
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED = re.compile(r"(.*[._/ -])?(random_?|rng_?)?(seed|random_state)s?", re.I)
+SEED = re.compile(
+    r"(.*[._/ -])?(random_?|rng_?)?(seed|random_state|fold|replicate|repeat)s?", re.I
+)
 # Words of a metric's name, by what is better.
 LARGER = (
     "acc accuracy top1 top5 f1 auc auroc map miou iou dice bleu rouge score reward"
@@ -329,8 +331,7 @@ def _baseline(
             setting
             for setting in settings
             if all(
-                level_text(setting[place]) == said[name]
-                for name, place in places.items()
+                _is_typed(setting[place], said[name]) for name, place in places.items()
             )
         ]
         what = ", ".join(f"{name}={level}" for name, level in said.items())
@@ -352,6 +353,16 @@ def _baseline(
     else:
         problem = "which setting is the baseline is not clear"
     raise AblateError(f"{problem}; write {option('baseline')} with one of: {listed}")
+
+
+def _is_typed(level: Level, text: str) -> bool:
+    """Whether a text is a level as a user types it: `0.10` is 0.1, `True` is true."""
+    if is_number(level):
+        try:
+            return float(text) == level
+        except ValueError:
+            return False
+    return level_text(level).lower() == text.lower()
 
 
 def _typed(factors: Sequence[str], setting: Setting) -> str:
