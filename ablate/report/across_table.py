@@ -62,9 +62,8 @@ def across_table(
         f"Δ {metric.title.partition(' (')[0]}{unit} at each size: mean difference from"
         f" row 0 of this size, paired by seed, ± half of its interval, which holds for"
         f" all rows and sizes at once ({percent(level * (1 - TREND_SHARE))} level). per"
-        f" doubling: the change of the difference when the {across.unit} of row 0"
-        f" doubles, with an interval for all rows at once ({percent(level * TREND_SHARE)}"
-        " level).",
+        f" doubling: the change of the difference for twice the {across.unit} of row 0,"
+        f" with an interval for all rows at once ({percent(level * TREND_SHARE)} level).",
         "helps at every size: each size is tested at the row's part of the level. The"
         " noise of a row at a size is estimated from all rows and sizes. "
         + no_difference(metric, margin, "two one-sided tests, adjusted"),
