@@ -300,6 +300,46 @@ def test_two_million_lines_take_seconds(tmp_path: Path, say: Say) -> None:
     assert [len(cell.values) for cell in judged.results.cells] == [50] * 4
 
 
+def test_the_best_epoch_is_no_step() -> None:
+    runs = RUNS.assign(epoch=[7, 9, 8, 6])
+    judged = judge(runs, baseline={"norm": "a"})
+    assert judged.runs == 4
+    assert [cell.values for cell in judged.results.cells] == [
+        {0: 1.0, 1: 2.0},
+        {0: 3.0, 1: 5.0},
+    ]
+
+
+def test_curves_that_cannot_be_told_apart_are_refused() -> None:
+    runs = frame(
+        norm=["a", "a", "a", "a", "b", "b", "b", "b"],
+        epoch=[1, 2] * 4,
+        acc=[1.0, 2.0, 1.5, 2.5, 3.0, 4.0, 3.5, 4.5],
+    )
+    with pytest.raises(AblateError, match="line 2 has the settings and the epoch of"):
+        judge(runs, baseline={"norm": "a"})
+
+
+def test_columns_of_any_type(tmp_path: Path) -> None:
+    runs = RUNS.assign(
+        norm=RUNS.norm.astype("category"),
+        tags=[["x"], ["x"], ["y"], ["y"]],
+        when=pd.Timestamp("2026-11-28"),
+        flag=[True, True, False, False],
+    )
+    runs.to_parquet(tmp_path / "a.parquet")
+    for each in (runs, tmp_path / "a.parquet"):
+        judged = judge(each, baseline={"norm": "a"})
+        assert judged.columns.factors == ("norm", "tags", "flag")
+    cut = tmp_path / "runs" / "a-0"
+    cut.mkdir(parents=True)
+    (cut / "events.out.tfevents.1").write_bytes(
+        b"\x05" + b"\0" * 11 + b"junk of events"
+    )
+    with pytest.raises(AblateError, match="cannot be read|no run with a metric"):
+        judge(tmp_path / "runs")
+
+
 HOSTILE: dict[str, bytes] = {
     "empty.csv": b"",
     "header.csv": b"norm,seed,acc\n",

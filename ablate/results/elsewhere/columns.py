@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError, first, shortened, unknown
 from ablate.records import Direction, Level, is_number, level_text
-from ablate.results.elsewhere.runs import STEPS, Runs
+from ablate.results.elsewhere.runs import SEEDS, STEPS, Runs
 from ablate.text.advice import option
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SEED = re.compile(
-    r"(.*[._/ -])?(random_?|rng_?)?(seed|random_state|fold|replicate|repeat)s?", re.I
-)
 # Words of a metric's name, by what is better.
 LARGER = (
     "acc accuracy top1 top5 f1 auc auroc map miou iou dice bleu rouge score reward"
@@ -166,7 +163,7 @@ def _seed(runs: Runs) -> str:
     Raises:
         AblateError: there are several.
     """
-    names = [name for name in runs.frame.columns if SEED.fullmatch(name)]
+    names = [name for name in runs.frame.columns if SEEDS.fullmatch(name)]
     varying = [name for name in names if _varies(runs.frame[name])]
     if len(varying) > 1:
         raise AblateError(
@@ -299,7 +296,11 @@ def _level(value: Any) -> Level:
         return "none"
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return bool(value)
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        # A time, for one.
+        return str(value)
     return int(number) if number.is_integer() else number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.errors import AblateError, shortened
 from ablate.readers.files import rows_of
 from ablate.results.elsewhere.runs import (
+    SEEDS,
     STEPS,
     Curve,
     Runs,
@@ -53,8 +55,6 @@ def read_runs(path: Path, names: str = "") -> Runs:
     Raises:
         AblateError: it is missing, has another form, or cannot be read.
     """
-    if path.is_dir():
-        return _folder(path, names)
     if not path.exists():
         raise AblateError(f"there is no file or folder {path}")
     ending = path.suffix.lower()
@@ -69,13 +69,11 @@ def read_runs(path: Path, names: str = "") -> Runs:
         ".sqlite": _database,
         ".sqlite3": _database,
     }
-    if ending not in readers:
+    if ending not in readers and not path.is_dir():
         raise AblateError(f"{path}: results are read from a folder of runs, or {FORMS}")
     try:
-        return readers[ending](path)
-    except AblateError:
-        raise
-    except (OSError, ValueError, sqlite3.Error, RecursionError) as error:
+        return _folder(path, names) if path.is_dir() else readers[ending](path)
+    except (OSError, ValueError, RuntimeError, csv.Error, sqlite3.Error) as error:
         raise AblateError(
             f"{path} cannot be read: {shortened(str(error), 300)}"
         ) from error
@@ -103,10 +101,10 @@ def runs_of(frame: pd.DataFrame, source: str = "") -> Runs:
     if frame.empty:
         raise AblateError(f"{label} has no line with a run")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-    frame = frame.copy()
+    lines = np.arange(len(frame)) + 2 if source else frame.index.to_numpy()
+    frame = frame.reset_index(drop=True)
     for column in frame.columns:
         frame[column] = typed(frame[column])
-    lines = np.arange(len(frame)) + 2 if source else frame.index.to_numpy()
     step = next((name for name in STEPS if name in frame.columns), None)
     if step is None or not pd.api.types.is_numeric_dtype(frame[step]):
         return Runs(frame=frame, where=_places(source, lines))
@@ -118,10 +116,24 @@ def runs_of(frame: pd.DataFrame, source: str = "") -> Runs:
         for column in frame.columns
         if column not in STEPS and frame[column].nunique() == at_start[column].nunique()
     ]
+    # Without these among the settings, the step is a result, such as that of the best epoch.
+    needed = [
+        column
+        for column in frame.columns
+        if SEEDS.fullmatch(column) or not pd.api.types.is_numeric_dtype(frame[column])
+    ]
     ordered = frame.sort_values(step, kind="stable")
     groups = ordered.groupby(keys, sort=False, dropna=False) if keys else None
-    if groups is None or groups.ngroups == len(frame):
+    is_curves = groups is not None and set(needed) <= set(keys)
+    if groups is None or not is_curves or groups.ngroups == len(frame):
         return Runs(frame=frame, where=_places(source, lines))
+    doubled_steps = frame[frame.duplicated([*keys, step])]
+    if len(doubled_steps):
+        line = _places(source, [lines[doubled_steps.index[0]]])[0]
+        raise AblateError(
+            f"{line} has the settings and the {step} of a line before; add a column, such"
+            " as a seed, that tells runs apart"
+        )
     # A rate that is the same in all runs at each step is part of the schedule.
     by_step = ordered.groupby(step)
     scheduled = [

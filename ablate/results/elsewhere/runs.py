@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ STEPS = (
     "_step",
     "iteration",
     "iter",
+)
+# Names of columns of seeds, or of what pairs runs as seeds do.
+SEEDS = re.compile(
+    r"(.*[._/ -])?(random_?|rng_?)?(seed|random_state|fold|replicate|repeat)s?", re.I
 )
 # Texts that stand for a number that is none.
 NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
@@ -115,6 +120,11 @@ def typed(column: pd.Series[Any]) -> pd.Series[Any]:
         return column.astype(object)
     if pd.api.types.is_numeric_dtype(column):
         return column
+    column = column.astype(object).map(
+        lambda value: (
+            str(value) if isinstance(value, list | dict | np.ndarray) else value
+        )
+    )
     texts = column.map(lambda value: value.strip() if isinstance(value, str) else value)
     texts = texts.where(texts != "", np.nan)
     lower = texts.map(lambda value: value.lower() if isinstance(value, str) else value)
