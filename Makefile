@@ -68,9 +68,10 @@ faults: $(READY)
 trust: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/trust.py $(if $(WRITE),--write) $(if $(REPEATS),--count $(REPEATS)) $(if $(USERS),--users $(USERS))
 
-# Counts every printed parameter and FLOP of the five papers again (nine minutes of one core).
+# Counts every printed parameter and FLOP of the five papers again (nine minutes of one core), two papers at once.
+PAPERS := augvit patchdiv iffn mabvit antioversmoothing
 verify-costs: $(READY)
-	@$(BIN)/ablate verify-costs
+	@printf '%s\n' $(PAPERS) | OMP_NUM_THREADS=1 xargs -P 2 -n 1 $(BIN)/ablate verify-costs
 
 # Trains the small twins of the papers' tables, most of them on CIFAR-10: make twins GPUS=1 EPOCHS=60, or make twins BATCHES=2 to try them.
 twins: $(READY)
