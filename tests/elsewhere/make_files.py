@@ -1,4 +1,4 @@
-"""Writes files/ with the tools themselves: python tests/elsewhere/make_files.py FOLDER
+"""Writes files/ with the tools themselves: python tests/elsewhere/make_files.py FOLDER [PART]...
 
 It needs lightning, mlflow, optuna, tensorboardX and timm. `wandb.csv` is written by hand,
 in the format of Weights & Biases' export.
@@ -147,13 +147,17 @@ def keras_history(folder: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    tables(folder)
-    tensorboard(folder / "tensorboard")
-    lightning(folder / "lightning")
-    timm(folder / "timm")
-    mlflow_db(folder / "mlflow.db")
-    optuna_db(folder / "optuna.db")
-    keras_history(folder / "lines")
+    parts = {
+        "tables": lambda: tables(folder),
+        "tensorboard": lambda: tensorboard(folder / "tensorboard"),
+        "lightning": lambda: lightning(folder / "lightning"),
+        "timm": lambda: timm(folder / "timm"),
+        "mlflow": lambda: mlflow_db(folder / "mlflow.db"),
+        "optuna": lambda: optuna_db(folder / "optuna.db"),
+        "lines": lambda: keras_history(folder / "lines"),
+    }
+    for part in sys.argv[2:] or parts:
+        parts[part]()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,6 @@ from ablate.records import Status
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.results.elsewhere import Judged, judge
 from tests.conftest import Say
-from tests.elsewhere import make_files
 
 FILES = Path(__file__).parent / "files"
 LAYER = {"norm": "layer"}
@@ -33,8 +34,13 @@ LAYER = {"norm": "layer"}
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trackers")
-    make_files.mlflow_db(folder / "mlflow.db")
-    make_files.optuna_db(folder / "optuna.db")
+    # MLflow keeps its experiment for the rest of a process.
+    maker = str(Path(__file__).parent / "make_files.py")
+    subprocess.run(
+        [sys.executable, maker, str(folder), "mlflow", "optuna"],
+        check=True,
+        capture_output=True,
+    )
     return folder
 
 
