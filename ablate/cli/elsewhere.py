@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -98,9 +100,16 @@ def judge(
     What the options do not say is found from the names and values of the columns. If
     they do not settle it, the error lists the candidates.
     """
+    from ablate.errors import AblateError
     from ablate.report.forest_text import forest_text
     from ablate.results.elsewhere import judge as judged_runs
 
+    if target is not None and baseline:
+        raise AblateError(
+            "--target tests the mean of each row by itself; leave --baseline out"
+        )
+    if target is not None and not math.isfinite(target):
+        raise AblateError(f"--target is a finite number, found {target}")
     judged = judged_runs(
         runs,
         metric=metric,
@@ -113,6 +122,7 @@ def judge(
         needs_baseline=target is None,
     )
     if target is not None:
+        say(judged.sentence)
         show(judged.target_table(target, level), form.value, details=details)
         return
     if form == Format.table:
@@ -133,9 +143,15 @@ def _levels(baseline: list[str]) -> dict[str, str]:
     """
     from ablate.errors import AblateError, shortened
 
-    levels = {}
-    for part in ",".join(baseline).split(",") if baseline else []:
+    levels: dict[str, str] = {}
+    # A level may have a comma, but what follows the comma between two levels has a `=`.
+    parts = [part for each in baseline for part in re.split(r",(?=[^,=]+=)", each)]
+    for part in parts:
         name, sign, level = part.partition("=")
+        if name.strip() in levels:
+            raise AblateError(
+                f"--baseline has two levels of {shortened(name.strip())}; write one"
+            )
         if not sign:
             raise AblateError(
                 f"--baseline {shortened(part)}: write a column and its level, as in"

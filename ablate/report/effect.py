@@ -198,7 +198,8 @@ def unpaired(cell: CellResult, reference: CellResult) -> Effect:
     dust = ROUNDING * max(abs(value) for row in values for value in row)
     if all(max(row) - min(row) <= dust for row in values):
         return effect
-    error = math.sqrt(sum(sd_of(row) ** 2 / len(row) for row in values))
+    # Not by the sum of squares, which may be too small a number.
+    error = math.hypot(*(sd_of(row) / math.sqrt(len(row)) for row in values))
     estimate = Estimate.of(effect.mean or 0.0, error, min(map(len, values)) - 1)
     return replace(effect, estimate=estimate)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ablate.report.effect import Effect
 from ablate.report.wording import change_text
+from ablate.text import escape
 
 WIDTH = 41
 LONGEST = 30
@@ -28,7 +29,9 @@ def forest_text(effects: Sequence[Effect]) -> list[str]:
         return round((value - low) / (high - low) * (WIDTH - 1))
 
     names = [
-        f"{effect.row}: {change_text(effect.changed, effect.labels)}"[:LONGEST]
+        escape.line(f"{effect.row}: {change_text(effect.changed, effect.labels)}")[
+            :LONGEST
+        ]
         for effect, _ in drawn
     ]
     wide = max(map(len, names))

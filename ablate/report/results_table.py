@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, StudyResults
@@ -67,6 +68,8 @@ def results_table(
     if not results.is_paired:
         differences = {effect.row: effect.mean for effect in row_effects}
     rows = summarise(results, differences)
+    if not results.is_paired:
+        rows = [replace(row, paired=row.n) for row in rows]
     shown = _shown_rows(rows, results, group)
     return tabulate(
         result_columns(results, rows, shown, effect_of, published),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ablate.records import LEVEL, Level, StudyResults
 from ablate.report import student
+from ablate.report.noise import ROUNDING
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.summary import shown_levels
 from ablate.report.table import Column, Table, tabulate
@@ -60,7 +61,7 @@ def target_tests(
             mean=mean_of(values) if values else None,
         )
         spread = sd_of(values) if len(values) > 1 else 0.0
-        if spread > 0:
+        if values and spread > ROUNDING * max(map(abs, values)):
             mean, freedom = mean_of(values), len(values) - 1
             error = spread / math.sqrt(len(values))
             half = float(student.quantile(freedom, 1 - LEVEL / 2)) * error

@@ -329,14 +329,14 @@ def test_curves_that_cannot_be_told_apart_are_refused() -> None:
 def test_columns_of_any_type(tmp_path: Path) -> None:
     runs = RUNS.assign(
         norm=RUNS.norm.astype("category"),
-        tags=[["x"], ["x"], ["y"], ["y"]],
+        kinds=[["x"], ["x"], ["y"], ["y"]],
         when=pd.Timestamp("2026-11-28"),
         flag=[True, True, False, False],
     )
     runs.to_parquet(tmp_path / "a.parquet")
     for each in (runs, tmp_path / "a.parquet"):
         judged = judge(each, baseline={"norm": "a"})
-        assert judged.columns.factors == ("norm", "tags", "flag")
+        assert judged.columns.factors == ("norm", "kinds", "flag")
     cut = tmp_path / "runs" / "a-0"
     cut.mkdir(parents=True)
     (cut / "events.out.tfevents.1").write_bytes(
@@ -403,5 +403,289 @@ def test_an_event_file_that_was_cut_is_read_to_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("names", ["norm", "{a}{a}", "{norm}-{seed}-x"])
 def test_another_form_of_names_is_refused(names: str) -> None:
-    with pytest.raises(AblateError, match="--names"):
+    with pytest.raises(AblateError, match="names"):
         judge(FILES / "tensorboard", names=names)
+
+
+def table(text: str, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+CURVES = [
+    (norm, seed, epoch, 3.0 - 0.5 * epoch - (norm == "rms") - 0.01 * seed)
+    for norm in ("layer", "rms")
+    for seed in range(3)
+    for epoch in range(4)
+]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "frame"])
+def test_a_curve_without_its_last_value_has_no_result(
+    ending: str, tmp_path: Path
+) -> None:
+    runs = pd.DataFrame(CURVES, columns=["norm", "seed", "epoch", "loss"])
+    runs.loc[(runs.norm == "rms") & (runs.seed == 1) & (runs.epoch == 3), "loss"] = (
+        np.nan
+    )
+    file = tmp_path / f"a.{ending}"
+    if ending == "csv":
+        runs.to_csv(file, index=False)
+    elif ending == "parquet":
+        runs.to_parquet(file)
+    elif ending == "jsonl":
+        runs.to_json(file, orient="records", lines=True)
+    judged = judge(runs if ending == "frame" else file, baseline=LAYER)
+    assert judged.results.cells[1].statuses[1] is Status.FAILED
+    assert judged.effects()[0].verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_run_that_logged_nothing_is_a_run(tmp_path: Path) -> None:
+    for norm in ("layer", "rms"):
+        for seed in range(3):
+            value = (
+                "" if (norm, seed) == ("rms", 2) else f"0,{seed + (norm == 'rms')}\n"
+            )
+            table(
+                "epoch,acc\n" + value,
+                tmp_path / "runs" / f"norm={norm}" / f"seed{seed}" / "metrics.csv",
+            )
+    judged = judge(tmp_path / "runs", baseline=LAYER)
+    assert judged.runs == 6
+    assert judged.results.cells[1].statuses[2] is Status.FAILED
+    assert judged.effects()[0].verdict is Verdict.INCONCLUSIVE
+    tests = judged.target_tests(0.5)
+    assert tests[1].p is None
+
+
+@pytest.mark.parametrize("word", ["preempted", "error", "canceled", "RUNNING", "what?"])
+def test_a_run_that_is_not_complete_has_no_result(word: str) -> None:
+    runs = RUNS.assign(State=["finished", "finished", word, "finished"])
+    judged = judge(runs, baseline={"norm": "a"})
+    assert judged.results.cells[1].statuses == {0: Status.FAILED, 1: Status.COMPLETED}
+
+
+def test_files_beside_each_other_are_runs(tmp_path: Path) -> None:
+    for norm in ("layer", "rms"):
+        for seed in range(3):
+            lines = f'{{"step": 1, "acc": {seed + (norm == "rms")}}}\n'
+            table(lines, tmp_path / "a" / f"norm={norm}" / f"log-{seed}.jsonl")
+            table(lines, tmp_path / "b" / f"{norm}-{seed}.jsonl")
+            table(f"epoch,acc\n1,{seed}\n", tmp_path / "c" / f"{norm}-{seed}.csv")
+    assert judge(tmp_path / "a", baseline=LAYER).runs == 6
+    for folder in ("b", "c"):
+        judged = judge(tmp_path / folder, baseline={"name": "layer"})
+        assert [sorted(cell.values) for cell in judged.results.cells] == [[0, 1, 2]] * 2
+
+
+@pytest.mark.parametrize("seeds", [[0, "x", 1], [2, 1.5, 1], ["a", "b", "c"]])
+def test_seeds_of_any_kind_stay_apart(seeds: list[Any]) -> None:
+    runs = frame(norm=["a"] * 3 + ["b"] * 3, seed=seeds * 2, acc=[1.0, 2, 3, 2, 3, 5])
+    judged = judge(runs, baseline={"norm": "a"})
+    assert [len(cell.values) for cell in judged.results.cells] == [3, 3]
+    assert judged.results.is_paired
+
+
+def test_numbers_in_names_of_models_are_no_seeds(tmp_path: Path) -> None:
+    for name in ("resnet", "seresnet"):
+        for depth in (18, 34, 50):
+            table(
+                "epoch,acc\n1,5\n",
+                tmp_path / "runs" / f"{name}-{depth}" / "metrics.csv",
+            )
+    with pytest.raises(AblateError, match="baseline with one of: name=resnet-18"):
+        judge(tmp_path / "runs")
+
+
+def test_settings_of_files_and_names_belong_together(tmp_path: Path) -> None:
+    for norm in ("layer", "rms"):
+        folder = tmp_path / "runs" / f"norm={norm}"
+        table(
+            f"norm: {norm}\nwidths: [1, {len(norm)}]\nlr: null\n",
+            folder / "config.yaml",
+        )
+        for seed in range(2):
+            table(f"epoch,acc\n1,{seed}\n", folder / f"seed{seed}" / "metrics.csv")
+    judged = judge(tmp_path / "runs", baseline=LAYER)
+    assert judged.columns.seed == "seed"
+    assert judged.columns.factors == ("norm", "widths")
+
+
+def test_a_settings_file_cannot_run_code_or_grow(tmp_path: Path) -> None:
+    bomb = "a: &a [x, x]\n" + "".join(
+        f"{c}: &{c} {{" + ", ".join(f"{k}: *{p}" for k in "123456") + "}\n"
+        for p, c in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    code = (
+        "betas: !!python/tuple [0.9, 0.99]\nf: !!python/object/apply:os.system [exit]\n"
+    )
+    for number, text in enumerate((bomb, code + "norm: a\n")):
+        folder = tmp_path / f"runs{number}" / "x"
+        table("epoch,acc\n1,2\n", folder / "metrics.csv")
+        table(text, folder / "hparams.yaml")
+        start = time.perf_counter()
+        with pytest.raises(AblateError):
+            judge(folder.parent)
+        assert time.perf_counter() - start < 5
+
+
+def test_a_name_of_a_metric_may_be_a_setting() -> None:
+    runs = frame(
+        norm=["a"] * 4 + ["b"] * 4,
+        precision=[16, 16, 32, 32] * 2,
+        acc=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5],
+        aux=[0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17, 0.18],
+    )
+    judged = judge(runs, metric="acc", baseline={"norm": "a", "precision": 16})
+    assert judged.columns.factors == ("norm", "precision")
+    assert any(note.startswith("Not used: aux.") for note in judged.notes)
+
+
+@pytest.mark.parametrize("direction", ["maximize", "larger", "Max"])
+def test_another_direction_is_refused(direction: str) -> None:
+    with pytest.raises(AblateError, match="direction is max or min"):
+        judge(RUNS, direction=direction, baseline={"norm": "a"})
+
+
+def test_a_negative_score_has_no_direction() -> None:
+    runs = RUNS.rename(columns={"acc": "neg_mean_squared_error"})
+    with pytest.raises(AblateError, match="write direction max"):
+        judge(runs, metric="neg_mean_squared_error")
+
+
+def test_other_seeds_are_named() -> None:
+    runs = frame(
+        norm=["a"] * 3 + ["b"] * 3 + ["c"] * 3,
+        seed=[0, 1, 2, 0, 1, 9, 0, 1, 2],
+        acc=[1.0, 2, 3, 2, 3, 5, 4, 4.5, 6],
+    )
+    judged = judge(runs, baseline={"norm": "a"})
+    assert not judged.results.is_paired
+    assert any(
+        "row 1 and row 0 have other values of seed" in note for note in judged.notes
+    )
+
+
+def test_a_best_epoch_without_seeds_is_no_step() -> None:
+    runs = frame(
+        lr=[0.1, 0.1, 0.1, 0.01, 0.01, 0.01],
+        epoch=[5, 7, 8, 5, 9, 6],
+        acc=[1.0, 2.0, 3.0, 2.5, 3.5, 4.5],
+    )
+    assert judge(runs, baseline={"lr": 0.1}).runs == 6
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e200, 2e200, 3e200, 5e200],
+        [1e-200, 2e-200, 3e-200, 5e-200],
+        [1e308, -1e308, 1.0, 2.0],
+        [1e-12, 2e-12, 3e-12, 5e-12],
+        [0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2],
+        ["1", "2", "3", "1" + "0" * 400],
+        ["71.2%", "72%", "73%", "75%"],
+        ["1.5", "None", "NA", "2.5"],
+    ],
+)
+def test_numbers_of_any_size(values: list[Any], tmp_path: Path, say: Say) -> None:
+    RUNS.assign(acc=values).to_csv(tmp_path / "a.csv", index=False)
+    for more in (("--baseline", "norm=a"), ("--target", "1")):
+        code, _, error = say("judge", str(tmp_path / "a.csv"), *more)
+        assert code == 0, error
+    (effect,) = judge(RUNS.assign(acc=values), baseline={"norm": "a"}).effects()
+    assert str(effect.verdict)
+
+
+def test_equal_values_reach_no_target() -> None:
+    runs = frame(seed=[0, 1], loss=[0.3, 0.1 + 0.2])
+    (test,) = judge(runs, needs_baseline=False).target_tests(0.35)
+    assert (test.p, test.reaches) == (None, False)
+
+
+def test_a_target_needs_no_setting(tmp_path: Path, say: Say) -> None:
+    file = table("seed,val_loss\n0,3.27\n1,3.275\n2,3.271\n", tmp_path / "a.csv")
+    code, out, _ = say("judge", str(file), "--target", "3.28")
+    assert code == 0
+    assert "below 3.28" in out
+    assert "3 runs: metric val_loss (smaller is better), seeds seed." in out
+    for wrong in (("--target", "nan"), ("--target", "1", "--baseline", "a=b")):
+        assert say("judge", str(file), *wrong)[0] == 2
+
+
+@pytest.mark.parametrize("level", [0.00123456789, 1234567.0, 0.1, "a,b", "x y", "="])
+def test_the_baseline_that_is_offered_is_accepted(
+    level: Any, tmp_path: Path, say: Say
+) -> None:
+    RUNS.assign(norm=[level, level, "b", "b"]).to_csv(tmp_path / "a.csv", index=False)
+    code, _, error = say("judge", str(tmp_path / "a.csv"))
+    assert code == 2
+    offered = error.split("one of: ")[1].split(";")[0].strip()
+    assert say("judge", str(tmp_path / "a.csv"), "--baseline", offered)[0] == 0
+    judge(RUNS.assign(norm=[level, level, "b", "b"]), baseline={"norm": level})
+
+
+def test_two_levels_of_a_baseline_are_refused(say: Say) -> None:
+    where = (
+        str(FILES / "pandas.csv"),
+        "--baseline",
+        "norm=layer",
+        "--baseline",
+        "norm=rms",
+    )
+    code, _, error = say("judge", *where)
+    assert (code, "two levels of norm" in error) == (2, True)
+
+
+def test_escape_codes_do_not_reach_the_terminal(tmp_path: Path, say: Say) -> None:
+    text = (FILES / "pandas.csv").read_text().replace("rms", "r\x1b[31mms")
+    code, out, _ = say(
+        "judge", str(table(text, tmp_path / "a.csv")), "--baseline", "norm=layer"
+    )
+    assert code == 0
+    assert "\x1b" not in out
+
+
+def test_the_index_of_a_frame_counts() -> None:
+    indexed = RUNS.set_index(["norm", "seed"])
+    assert judge(indexed, baseline={"norm": "a"}).columns.seed == "seed"
+    nullable = RUNS.convert_dtypes().assign(
+        acc=pd.array([1.0, 2.0, 3.0, None], "Float64")
+    )
+    judged = judge(nullable, baseline={"norm": "a"})
+    assert judged.results.cells[1].statuses[1] is Status.FAILED
+
+
+def broken_tracker(path: Path, kind: str) -> Path:
+    with sqlite3.connect(path) as store:
+        if kind == "mlflow":
+            store.executescript(
+                "CREATE TABLE experiments (experiment_id, name);"
+                "CREATE TABLE runs (run_uuid, name, status, experiment_id, lifecycle_stage,"
+                " start_time);"
+                "CREATE TABLE params (run_uuid, key, value);"
+                "CREATE TABLE latest_metrics (run_uuid, key, value, step, is_nan);"
+                "INSERT INTO runs VALUES ('a', 'x', 'FINISHED', 1, 'active', 0);"
+                "INSERT INTO latest_metrics VALUES ('a', 'acc', NULL, NULL, 0);"
+            )
+        else:
+            store.executescript(
+                "CREATE TABLE studies (study_id, study_name);"
+                "CREATE TABLE trials (trial_id, number, state, study_id);"
+                "CREATE TABLE trial_params (param_id, trial_id, param_name, param_value,"
+                " distribution_json);"
+                "CREATE TABLE trial_values (trial_id, objective, value, value_type);"
+                "INSERT INTO studies VALUES (1, 's');"
+                "INSERT INTO trials VALUES (1, 0, 'COMPLETE', 1);"
+                "INSERT INTO trial_params VALUES (1, 1, 'p', 7, '[]');"
+            )
+    return path
+
+
+@pytest.mark.parametrize("kind", ["mlflow", "optuna"])
+def test_a_broken_tracker_is_one_message(kind: str, tmp_path: Path, say: Say) -> None:
+    code, _, error = say("judge", str(broken_tracker(tmp_path / "a#b?.db", kind)))
+    assert code == 2
+    assert "Traceback" not in error
+    assert "neither MLflow nor Optuna" not in error

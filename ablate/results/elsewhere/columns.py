@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError, first, shortened, unknown
 from ablate.records import Direction, Level, is_number, level_text
-from ablate.results.elsewhere.runs import SEEDS, STEPS, Runs
+from ablate.results.elsewhere.runs import SEEDS, STEPS, Runs, number_of
 from ablate.text.advice import option
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ ABOUT = (
 USUAL = (
     "baseline base control reference default vanilla none off false original".split()
 )
+# What a missing level is called.
+MISSING = "missing"
 # The most different settings.
 MOST_ROWS = 1_000
 # The most candidates that a message lists.
@@ -54,7 +56,8 @@ class Columns:
     Attributes:
         seed: the column of seeds; empty if there is none.
         factors: the columns that tell settings apart.
-        baseline: the levels of row 0, in the order of the factors.
+        baseline: the levels of row 0, in the order of the factors; None if rows are not
+            compared.
         settings: the levels of all rows, row 0 first.
     """
 
@@ -62,20 +65,20 @@ class Columns:
     direction: Direction
     seed: str
     factors: tuple[str, ...]
-    baseline: Setting
+    baseline: Setting | None
     settings: tuple[Setting, ...]
 
     def sentence(self, runs: int) -> str:
         """Returns what was understood, in one line."""
         better = "larger" if self.direction == "max" else "smaller"
-        levels = ", ".join(
-            f"{name} = {level_text(level)}"
-            for name, level in zip(self.factors, self.baseline, strict=True)
-        )
+        factors = f", factors {', '.join(self.factors)}" if self.factors else ""
+        baseline = ""
+        if self.baseline is not None:
+            baseline = f", baseline {_text(self.factors, self.baseline)}"
         seed = f"seeds {self.seed}" if self.seed else "no seeds"
         return (
-            f"{runs} runs: metric {self.metric} ({better} is better), {seed}, factors"
-            f" {', '.join(self.factors)}, baseline {levels}."
+            f"{runs} runs: metric {self.metric} ({better} is better),"
+            f" {seed}{factors}{baseline}."
         )
 
 
@@ -100,6 +103,9 @@ def columns_of(
         AblateError: something is ambiguous, or nothing is compared.
     """
     frame = runs.frame
+    if direction not in ("", "max", "min"):
+        raise AblateError(f"direction is max or min, found {shortened(str(direction))}")
+    by = tuple(dict.fromkeys(by))
     named = [
         *([metric] if metric else []),
         *([seed] if seed else []),
@@ -111,9 +117,14 @@ def columns_of(
             raise AblateError(unknown("column", name, map(str, frame.columns)))
     seed = seed or _seed(runs)
     metric = metric or _metric(runs, {seed, *by, *(baseline or {})})
+    if metric in (seed, *by, *(baseline or {})):
+        raise AblateError(
+            f"{metric} is the metric, and not a seed or a setting; name another column"
+        )
     if not _is_numeric(frame[metric]):
         raise AblateError(
-            f"the metric {metric} has a value that is no number: {_text_in(frame[metric])}"
+            f"the metric {metric} has a value that is no number:"
+            f" {_text_in(frame[metric], runs)}; correct it, or leave it empty"
         )
     if not direction:
         direction = _direction(metric)
@@ -122,12 +133,15 @@ def columns_of(
             f"whether larger or smaller values of {metric} are better is not clear;"
             f" write {option('direction')} max, or {option('direction')} min"
         )
-    factors = tuple(by) or _factors(runs, metric, seed, tuple(baseline or {}))
+    factors = by or _factors(
+        runs, metric, seed, tuple(baseline or {}), needs_one=needs_baseline
+    )
     settings = _settings(frame, factors)
-    chosen = settings[0]
+    chosen = None
     if needs_baseline:
-        chosen = _baseline(factors, settings, baseline or {})
-    ordered = [chosen, *(setting for setting in settings if setting != chosen)]
+        chosen = _baseline(frame, factors, settings, baseline or {})
+    others = [setting for setting in settings if setting != chosen]
+    ordered = others if chosen is None else [chosen, *others]
     return Columns(
         metric=metric,
         direction="max" if direction == "max" else "min",
@@ -144,17 +158,24 @@ def _is_numeric(column: pd.Series[Any]) -> bool:
     return pd.api.types.is_numeric_dtype(column) and column.dtype != bool
 
 
-def _text_in(column: pd.Series[Any]) -> str:
-    texts = [str(value) for value in column if isinstance(value, str)]
-    return shortened(texts[0] if texts else str(column.iloc[0]))
+def _text_in(column: pd.Series[Any], runs: Runs) -> str:
+    """Returns the first value that is no number, and where it is."""
+    for value, where in zip(column, runs.where, strict=True):
+        if number_of(value) is None and value is not None:
+            return f"{shortened(str(value))} ({where})"
+    return shortened(str(column.iloc[0]))
 
 
 def _varies(column: pd.Series[Any]) -> bool:
     return column.nunique(dropna=True) > 1
 
 
-def _is_about(name: str) -> bool:
-    return name.lower() in ABOUT or name in STEPS
+def is_about(name: str) -> bool:
+    """Whether a column says when, where and by whom a run was made."""
+    plain = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
+    if plain.startswith(("unnamed", "tags", "mlflow", "best_epoch", "best_step")):
+        return True
+    return plain in ABOUT or name.lower() in ABOUT or name in STEPS
 
 
 def _seed(runs: Runs) -> str:
@@ -186,7 +207,7 @@ def _metric(runs: Runs, others: Iterable[str]) -> str:
         for name in frame.columns
         if name not in taken
         and name not in runs.settings
-        and not _is_about(name)
+        and not is_about(name)
         and _is_numeric(frame[name])
         and (name in runs.metrics or _is_measured(frame[name], name))
     ]
@@ -207,9 +228,12 @@ def _metric(runs: Runs, others: Iterable[str]) -> str:
 
 
 def _is_measured(column: pd.Series[Any], name: str) -> bool:
-    """Whether a column of numbers looks measured, and not declared."""
-    if _direction(name):
-        return True
+    """Whether a column of numbers may be the metric."""
+    return bool(_direction(name)) or _has_many_values(column)
+
+
+def _has_many_values(column: pd.Series[Any]) -> bool:
+    """Whether a column of numbers has too many values for a setting."""
     values = column.dropna()
     return bool((values % 1 != 0).any()) and values.nunique() > len(values) / 2
 
@@ -222,6 +246,8 @@ def _words(name: str) -> list[str]:
 def _direction(name: str) -> str:
     """Returns what is better by the words of a metric's name; empty if unclear."""
     words = _words(name)
+    if "neg" in words or "negative" in words:
+        return ""
     larger = any(word in LARGER for word in words)
     smaller = any(word in SMALLER for word in words)
     if larger == smaller:
@@ -230,9 +256,12 @@ def _direction(name: str) -> str:
 
 
 def _factors(
-    runs: Runs, metric: str, seed: str, baseline: Sequence[str]
+    runs: Runs, metric: str, seed: str, baseline: Sequence[str], *, needs_one: bool
 ) -> tuple[str, ...]:
     """Returns the columns that tell settings apart.
+
+    Args:
+        needs_one: whether rows are compared.
 
     Raises:
         AblateError: there is none.
@@ -246,16 +275,16 @@ def _factors(
             factors.append(name)
             continue
         column = frame[name]
-        if not _varies(column) or (_is_about(name) and name not in runs.settings):
+        if not _varies(column) or (is_about(name) and name not in runs.settings):
             continue
         is_known = name in runs.settings
-        if not is_known and _is_numeric(column) and _is_measured(column, name):
+        if not is_known and _is_numeric(column) and _has_many_values(column):
             continue
         # What is different in each run tells runs apart, not settings.
         if column.nunique() == len(frame) and len(frame) > 2 and seed:
             continue
         factors.append(name)
-    if not factors:
+    if not factors and needs_one:
         shown = ", ".join(first(list(frame.columns), "columns"))
         raise AblateError(
             f"no column tells settings apart; the columns are {shown}; write"
@@ -282,6 +311,8 @@ def _settings(frame: pd.DataFrame, factors: Sequence[str]) -> list[Setting]:
 
 def settings_of(frame: pd.DataFrame, factors: Sequence[str]) -> list[Setting]:
     """Returns the levels of the factors of each run; `none` where one is missing."""
+    if not factors:
+        return [()] * len(frame)
     return list(
         zip(
             *([_level(value) for value in frame[name]] for name in factors), strict=True
@@ -293,19 +324,24 @@ def _level(value: Any) -> Level:
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "none"
+        return MISSING
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return bool(value)
+    if isinstance(value, int):
+        return value
     try:
         number = float(value)
     except (TypeError, ValueError):
         # A time, for one.
         return str(value)
-    return int(number) if number.is_integer() else number
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def _baseline(
-    factors: Sequence[str], settings: Sequence[Setting], said: Mapping[str, str]
+    frame: pd.DataFrame,
+    factors: Sequence[str],
+    settings: Sequence[Setting],
+    said: Mapping[str, str],
 ) -> Setting:
     """Returns the levels of row 0.
 
@@ -353,6 +389,11 @@ def _baseline(
         )
     else:
         problem = "which setting is the baseline is not clear"
+    if len(settings) == len(frame):
+        listed += (
+            f". Each run has a setting of its own: name the columns that count, with"
+            f" {option('by')} NAME for each"
+        )
     raise AblateError(f"{problem}; write {option('baseline')} with one of: {listed}")
 
 
@@ -360,7 +401,7 @@ def _is_typed(level: Level, text: str) -> bool:
     """Whether a text is a level as a user types it: `0.10` is 0.1, `True` is true."""
     if is_number(level):
         try:
-            return float(text) == level
+            return math.isclose(float(text), level, rel_tol=1e-6)
         except ValueError:
             return False
     return level_text(level).lower() == text.lower()
@@ -369,7 +410,7 @@ def _is_typed(level: Level, text: str) -> bool:
 def _typed(factors: Sequence[str], setting: Setting) -> str:
     """Returns a setting as a user types it."""
     return ",".join(
-        f"{name}={level_text(level)}"
+        f"{name}={level!r}" if is_number(level) else f"{name}={level_text(level)}"
         for name, level in zip(factors, setting, strict=True)
     )
 

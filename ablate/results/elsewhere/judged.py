@@ -18,6 +18,8 @@ from ablate.records import (
     Metric,
     Status,
     StudyResults,
+    is_number,
+    level_text,
 )
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
@@ -25,15 +27,30 @@ from ablate.report.effects_table import effects_table
 from ablate.report.results_table import results_table
 from ablate.report.table import Table, html
 from ablate.report.target_table import TargetTest, target_table, target_tests
-from ablate.results.elsewhere.columns import Columns, Setting, columns_of, settings_of
+from ablate.report.wording import rows_text
+from ablate.results.elsewhere.columns import (
+    MISSING,
+    Columns,
+    Setting,
+    columns_of,
+    is_about,
+    settings_of,
+)
 from ablate.results.elsewhere.read import read_runs, runs_of
-from ablate.results.elsewhere.runs import Runs
+from ablate.results.elsewhere.runs import Runs, number_of
+from ablate.text.advice import option
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Words of a status that is not the end of a complete run.
-FAILED = ("failed", "fail", "crashed", "killed", "pruned", "running")
+# Words of a status that is the end of a complete run, and of some that are not.
+COMPLETE = frozenset(
+    "finished completed complete success succeeded done ok terminated".split()
+)
+FAILED = frozenset(
+    "failed fail crashed killed pruned running error canceled cancelled preempted"
+    " preempting timeout oom pending".split()
+)
 UNKNOWN = (
     "These runs were trained elsewhere: whether seeds or settings were selected, and"
     " whether the comparisons were declared before the results, is not known."
@@ -122,6 +139,15 @@ def judge(
     Raises:
         AblateError: the runs cannot be read, or a column is ambiguous.
     """
+    if isinstance(by, str):
+        by = [by]
+    if baseline is not None and not isinstance(baseline, Mapping):
+        raise AblateError(
+            'baseline has levels by column, as in baseline={"norm": "layer"}; found'
+            f" {type(baseline).__name__}"
+        )
+    if not 0 <= margin < math.inf:
+        raise AblateError(f"margin is a number from 0 up, found {margin}")
     if isinstance(runs, str | Path):
         source = str(runs)
         table = read_runs(Path(runs), names)
@@ -142,8 +168,10 @@ def judge(
 
 
 def _word(level: Any) -> str:
-    from ablate.records import level_text
-
+    if level is None:
+        return MISSING
+    if is_number(level):
+        return repr(level)
     return level if isinstance(level, str) else level_text(level)
 
 
@@ -178,7 +206,7 @@ def _results(runs: Runs, columns: Columns, name: str) -> StudyResults:
     frame = runs.frame
     settings = settings_of(frame, columns.factors)
     seeds = _seeds(runs, columns, settings)
-    values = [float(value) for value in frame[columns.metric]]
+    values = [_value(value) for value in frame[columns.metric]]
     failed = _failed(runs)
     statuses: defaultdict[Setting, dict[int, Status]] = defaultdict(dict)
     measured: defaultdict[Setting, dict[int, float]] = defaultdict(dict)
@@ -231,6 +259,12 @@ def _results(runs: Runs, columns: Columns, name: str) -> StudyResults:
     )
 
 
+def _value(value: Any) -> float:
+    number = number_of(value)
+    is_missing = number is None or (isinstance(value, float) and math.isnan(value))
+    return math.nan if is_missing else float(number or 0.0)
+
+
 def _share_seeds(cells: Sequence[CellResult]) -> bool:
     """Whether each row has all of its seeds in common with row 0, two at least."""
     seeds = cells[0].statuses.keys()
@@ -249,12 +283,19 @@ def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[in
     """
     if not columns.seed:
         return list(range(len(settings)))
+    import pandas as pd
+
     column = runs.frame[columns.seed]
+    are_whole = all(
+        is_number(value) and float(value).is_integer()
+        for value in column
+        if not pd.isna(value)
+    )
     numbers = {value: number for number, value in enumerate(dict.fromkeys(column))}
     seeds = []
     first_of: dict[tuple[Setting, Any], int] = {}
     for place, (setting, value) in enumerate(zip(settings, column, strict=True)):
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if pd.isna(value):
             raise AblateError(
                 f"{runs.where[place]} has no {columns.seed}; add it, or remove the run"
             )
@@ -270,8 +311,7 @@ def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[in
                 " name the column that tells them apart"
             )
         first_of[key] = place
-        is_whole = isinstance(value, int | float) and float(value).is_integer()
-        seeds.append(int(value) if is_whole else numbers[value])
+        seeds.append(int(value) if are_whole else numbers[value])
     return seeds
 
 
@@ -281,8 +321,23 @@ def _failed(runs: Runs) -> list[bool]:
         return list(runs.failed)
     for name in runs.frame.columns:
         if name.lower() in ("state", "status"):
-            return [str(value).lower() in FAILED for value in runs.frame[name]]
+            words = [str(value).lower() for value in runs.frame[name]]
+            if set(words) & (COMPLETE | FAILED):
+                return [word not in COMPLETE for word in words]
     return [False] * len(runs.frame)
+
+
+def _unused(runs: Runs, columns: Columns) -> list[str]:
+    """Returns the columns that differ between runs, and that nothing was taken from."""
+    used = {columns.metric, columns.seed, *columns.factors}
+    return [
+        name
+        for name in runs.frame.columns
+        if name not in used
+        and name not in runs.metrics
+        and not is_about(name)
+        and runs.frame[name].nunique() > 1
+    ]
 
 
 def _digits(values: Sequence[float]) -> int:
@@ -290,7 +345,7 @@ def _digits(values: Sequence[float]) -> int:
     if len(values) < 2 or max(values) == min(values):
         return 4
     spread = max(values) - min(values)
-    return min(10, max(0, 2 - math.floor(math.log10(spread))))
+    return min(15, max(0, 2 - math.floor(math.log10(spread))))
 
 
 def _notes(runs: Runs, columns: Columns, results: StudyResults) -> list[str]:
@@ -320,6 +375,22 @@ def _notes(runs: Runs, columns: Columns, results: StudyResults) -> list[str]:
         notes.append(
             f"{counted(len(short), 'run')} ended before {longest:g}:"
             f" {'; '.join(first(short, 'runs'))}. The last value of each counts."
+        )
+    apart = [
+        cell.index
+        for cell in results.cells[1:]
+        if cell.statuses.keys() - results.cells[0].statuses.keys()
+    ]
+    if columns.seed and not results.is_paired and apart:
+        notes.append(
+            f"All rows are compared unpaired, because {rows_text(apart)} and row 0 have"
+            f" other values of {columns.seed}."
+        )
+    unused = _unused(runs, columns)
+    if unused:
+        notes.append(
+            f"Not used: {', '.join(first(unused, 'columns'))}. If one tells settings"
+            f" apart, write {option('by')} NAME for each column that does."
         )
     sizes = {cell.index: len(cell.statuses) for cell in results.cells}
     most = max(sizes.values())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ablate.errors import AblateError, first
+from ablate.errors import AblateError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +27,11 @@ STEPS = (
 SEEDS = re.compile(
     r"(.*[._/ -])?(random_?|rng_?)?(seed|random_state|fold|replicate|repeat)s?", re.I
 )
-# Texts that stand for a number that is none.
+# Texts that stand for a number that is none, and for a value that is missing.
 NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
+NO_VALUE = ("", "none", "null", "na", "n/a", "-")
+# A larger number is that of a training that has diverged; its square would be infinite.
+LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,14 @@ class Curve:
         name: where it is.
         settings: what it declares.
         metrics: the last value of each metric.
+        ends: the epoch or step of that value; without steps, its line.
         length: the last epoch or step.
     """
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
     length: float = math.nan
     failed: bool = False
 
@@ -79,98 +84,151 @@ class Curve:
 
     def follow(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Takes the last value of each metric from rows in their order."""
-        for row in rows:
-            for column, value in row.items():
-                number = number_of(value)
-                if number is None or not column:
-                    continue
-                if column in STEPS:
-                    self.reach(number)
-                    continue
-                self.metrics[str(column)] = number
+        for line, row in enumerate(rows, start=1):
+            numbers = {
+                str(column): number
+                for column, value in row.items()
+                if column and (number := number_of(value)) is not None
+            }
+            step = next((numbers[name] for name in STEPS if name in numbers), line)
+            self.reach(step)
+            for column, number in numbers.items():
+                if column not in STEPS:
+                    self.metrics[column] = number
+                    self.ends[column] = step
 
 
 def number_of(value: Any) -> float | None:
     """Returns a value as a number; infinity for one that is not finite."""
     if isinstance(value, bool) or value is None:
         return None
-    if isinstance(value, str):
-        if value.strip().lower() in NOT_FINITE:
-            return math.inf
-        try:
-            value = float(value)
-        except ValueError:
-            return None
+    if isinstance(value, str) and value.strip().lower() in NOT_FINITE:
+        return math.inf
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
         return None
-    return number if math.isfinite(number) else math.inf
+    return number if abs(number) < LARGEST else math.inf
 
 
 def typed(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Returns a column with numbers if all of its values are numbers.
+    """Returns a column as numbers if all of its values are numbers, otherwise as texts.
 
     A text such as `nan` is a number that is not finite, and an empty cell is missing.
     """
     import numpy as np
     import pandas as pd
 
-    if pd.api.types.is_bool_dtype(column):
-        return column.astype(object)
-    if pd.api.types.is_numeric_dtype(column):
-        return column
-    column = column.astype(object).map(
-        lambda value: (
-            str(value) if isinstance(value, list | dict | np.ndarray) else value
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        if pd.api.types.is_complex_dtype(column):
+            return column.astype(str)
+        if pd.api.types.is_integer_dtype(column) and not column.hasnans:
+            return column
+        numbers = pd.Series(column.to_numpy(dtype=float, na_value=np.nan))
+        return numbers.where(~(numbers.abs() >= LARGEST), np.inf)
+    values = [_plain(value) for value in column.astype(object)]
+    texts = [value.strip() if isinstance(value, str) else value for value in values]
+    given = [text for text in texts if not _is_missing(text)]
+    read = [_number(text) for text in given]
+    if given and all(number is not None for number in read):
+        numbers_of = iter(read)
+        return pd.Series(
+            [np.nan if _is_missing(text) else next(numbers_of) for text in texts],
+            dtype=float,
         )
-    )
-    texts = column.map(lambda value: value.strip() if isinstance(value, str) else value)
-    texts = texts.where(texts != "", np.nan)
-    lower = texts.map(lambda value: value.lower() if isinstance(value, str) else value)
-    is_bad = lower.isin(NOT_FINITE)
-    numbers = pd.to_numeric(texts.where(~is_bad, np.inf), errors="coerce")
-    has_bools = texts.map(lambda value: isinstance(value, bool)).any()
-    if (
-        not has_bools
-        and numbers.notna().sum() == texts.notna().sum()
-        and numbers.notna().any()
-    ):
-        return numbers
-    return texts
+    return pd.Series([np.nan if text == "" else text for text in texts], dtype=object)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of a cell that can be compared: lists and the like as text."""
+    import pandas as pd
+
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if pd.api.types.is_scalar(value):
+        return None if pd.isna(value) else value
+    return str(value)
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.lower() in NO_VALUE
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _number(value: Any) -> float | None:
+    """Returns a cell as a number; `71.2%` is 71.2."""
+    if isinstance(value, str):
+        value = value.removesuffix("%")
+    return number_of(value)
+
+
+def without_lost(
+    values: Sequence[float], ends: Sequence[float], lengths: Sequence[float]
+) -> list[float]:
+    """Returns the last values of a metric, but NaN where a run goes on without it.
+
+    Some metrics are not measured at each step, so the last steps of a run may have none.
+    A run whose metric ends earlier before its end than in the others has lost it.
+
+    Args:
+        ends: the step of each value.
+        lengths: the last step of each run.
+    """
+    lags = [length - end for length, end in zip(lengths, ends, strict=True)]
+    known = [lag for lag in lags if not math.isnan(lag)]
+    if not known:
+        return list(values)
+    usual = min(known)
+    latest = max(end for end in ends if not math.isnan(end))
+    return [
+        math.nan if lag > usual and end < latest else value
+        for value, lag, end in zip(values, lags, ends, strict=True)
+    ]
 
 
 def of_curves(curves: Sequence[Curve], source: str) -> Runs:
     """Returns runs that were read one by one.
 
     Raises:
-        AblateError: there is none.
+        AblateError: none has a metric.
     """
     import pandas as pd
 
-    measured = [curve for curve in curves if curve.metrics]
-    if not measured:
-        raise AblateError(f"{source} has no run with a metric")
-    settings = dict.fromkeys(name for curve in measured for name in curve.settings)
-    metrics = dict.fromkeys(
-        name for curve in measured for name in curve.metrics if name not in settings
-    )
+    if not any(curve.metrics for curve in curves):
+        raise AblateError(
+            f"{source} has no run with a metric; a run is a folder with a file of metrics,"
+            " or a run of a tracker that has logged a number"
+        )
+    metrics = dict.fromkeys(name for curve in curves for name in curve.metrics)
+    settings = dict.fromkeys(name for curve in curves for name in curve.settings)
+    # A setting may have the name of a metric.
+    names = {
+        name: f"{name} (setting)" if name in metrics else name for name in settings
+    }
     frame = pd.DataFrame(
-        [{**curve.metrics, **curve.settings} for curve in measured],
-        columns=[*settings, *metrics],
+        {
+            names[name]: [curve.settings.get(name) for curve in curves]
+            for name in settings
+        }
+        | {
+            name: without_lost(
+                [curve.metrics.get(name, math.nan) for curve in curves],
+                [curve.ends.get(name, math.nan) for curve in curves],
+                [curve.length for curve in curves],
+            )
+            for name in metrics
+        }
     )
-    for name in settings:
+    for name in names.values():
         frame[name] = typed(frame[name])
-    notes: tuple[str, ...] = ()
-    left = [curve.name for curve in curves if not curve.metrics]
-    if left:
-        notes = (f"Without a metric: {', '.join(first(left, 'runs'))}.",)
     return Runs(
         frame=frame,
-        where=[curve.name for curve in measured],
-        settings=frozenset(settings),
+        where=[curve.name for curve in curves],
+        settings=frozenset(names.values()),
         metrics=frozenset(metrics),
-        lengths=[curve.length for curve in measured],
-        failed=[curve.failed for curve in measured],
-        notes=notes,
+        lengths=[curve.length for curve in curves],
+        failed=[curve.failed for curve in curves],
     )
