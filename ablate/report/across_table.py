@@ -630,7 +630,7 @@ def _axis(sizes: Sequence[Size], scale: float) -> str:
     across = sizes[0].across
     power = f"10^{round(math.log10(scale))} " if scale > 1 else ""
     if across.per == "compute":
-        return f"training compute of row 0 ({power}FLOPs of forward passes)"
+        return f"training compute of row 0 ({power}FLOPs)"
     if across.per == "params":
         return (
             f"parameters of row 0 ({power.strip()})" if power else "parameters of row 0"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -38,8 +37,6 @@ SYMBOLS = (
 
 # Up to this many points are SVG shapes; more are drawn by the graphics card.
 MOST_SVG = 1000
-# The most letters in a line of an axis' name.
-LONGEST_NAME = 40
 
 
 def draw(chart: Chart | Coordinates) -> Any:
@@ -96,7 +93,7 @@ def draw(chart: Chart | Coordinates) -> Any:
             "text": escape.plotly(chart.title),
             "subtitle": {"text": escape.plotly(chart.note)},
         },
-        xaxis_title=_broken(chart.x),
+        xaxis_title=escape.plotly(chart.x),
         yaxis_title=escape.plotly(chart.y),
         legend={"orientation": "h", "y": -0.25},
         height=(
@@ -108,11 +105,6 @@ def draw(chart: Chart | Coordinates) -> Any:
     )
     _set_axes(figure, chart)
     return figure
-
-
-def _broken(text: str) -> str:
-    """Returns the name of an axis in lines that fit a phone."""
-    return "<br>".join(map(escape.plotly, textwrap.wrap(text, LONGEST_NAME)))
 
 
 def _set_axes(figure: Any, chart: Chart) -> None:

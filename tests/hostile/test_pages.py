@@ -131,7 +131,7 @@ def texts(page: Page) -> list[str]:
     page.locator(".main-svg").first.wait_for()
     page.wait_for_timeout(500)
     found: list[str] = page.evaluate(
-        "[...document.querySelectorAll('svg text')].map(text => text.textContent)"
+        "[...document.querySelectorAll('svg text, h1, p')].map(text => text.textContent)"
     )
     return list(map(squeezed, found))
 
