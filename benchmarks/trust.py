@@ -347,22 +347,22 @@ def primary_proofs(count: int) -> Iterator[Proof]:
         )
 
 
-def proofs(count: int, users: int | None = None) -> Iterator[Proof]:
-    """All promises; `count` repetitions of those that are shares of studies.
+def short_proofs(count: int) -> dict[str, Iterator[Proof]]:
+    """The promises by their kind, with few repetitions: `count` of those that are shares
+    of studies.
 
-    Args:
-        users: repetitions for simulated users; by default a quarter of `count`.
+    Those of seeds until decided take too long: each pattern of seeds is simulated.
     """
-    if users is None:
-        users = max(200, count // 4)
-    yield from study_proofs(count)
-    yield from row_0_proofs(count // 4)
-    yield from tuning.proofs(count // 4)
-    yield from across.proofs(count // 8)
-    yield from elsewhere.proofs(count // 4)
-    # Those of seeds until decided take too long: each pattern of seeds is simulated.
-    yield from image_proofs(users)
-    yield from user_proofs(users)
+    users = max(200, count // 4)
+    return {
+        "studies": study_proofs(count),
+        "row 0": row_0_proofs(count // 4),
+        "tuning": tuning.proofs(count // 4),
+        "across": across.proofs(count // 8),
+        "elsewhere": elsewhere.proofs(count // 4),
+        "images": image_proofs(users),
+        "users": user_proofs(users),
+    }
 
 
 def printed(which: str, count: int) -> list[Proof]:
