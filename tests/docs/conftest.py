@@ -32,7 +32,16 @@ STUDIES = (
     "search_spaces/mabvit/s16-18-small.yaml",
 )
 ELSEWHERE = ROOT / "tests" / "elsewhere" / "files"
-LADDERS = ("search_spaces/sizes.yaml", "search_spaces/fashion-sizes.yaml")
+LADDERS = tuple(
+    f"search_spaces/{name}.yaml"
+    for name in (
+        "sizes",
+        "fashion-sizes",
+        "fashion-sizes-tuned",
+        "character-sizes",
+        "character-sizes-tuned",
+    )
+)
 SMALL = TINY.replace("layout: [serial, parallel]", "ffn.kernel: [none, 3]").replace(
     "test_images: 50", "test_images: 300"
 )
