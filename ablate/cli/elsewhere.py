@@ -44,7 +44,7 @@ def judge(
     seed: Annotated[
         str,
         typer.Option(
-            "--seed", metavar="COLUMN", help="Seeds. Rows with common seeds are paired."
+            "--seed", metavar="COLUMN", help="Seeds, which pair runs; several as A,B."
         ),
     ] = "",
     by: Annotated[

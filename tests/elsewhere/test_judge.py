@@ -554,6 +554,21 @@ def test_a_negative_score_has_no_direction() -> None:
         judge(runs, metric="neg_mean_squared_error")
 
 
+def test_several_columns_pair_runs_together() -> None:
+    runs = frame(
+        norm=["a"] * 4 + ["b"] * 4,
+        seed=[0, 0, 1, 1] * 2,
+        fold=[0, 1] * 4,
+        acc=[1.0, 2, 3, 4, 2, 3.5, 4, 5],
+    )
+    with pytest.raises(AblateError, match="or seed seed,fold if all of them"):
+        judge(runs, baseline={"norm": "a"})
+    judged = judge(runs, seed="seed,fold", baseline={"norm": "a"})
+    assert judged.columns.factors == ("norm",)
+    assert len(judged.effects()[0].seeds) == 4
+    assert judged.results.is_paired
+
+
 def test_other_seeds_are_named() -> None:
     runs = frame(
         norm=["a"] * 3 + ["b"] * 3 + ["c"] * 3,

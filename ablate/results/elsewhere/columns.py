@@ -189,7 +189,8 @@ def _seed(runs: Runs) -> str:
     if len(varying) > 1:
         raise AblateError(
             f"there are several columns of seeds: {', '.join(varying[:LISTED])}; write"
-            f" {option('seed')} {varying[0]}"
+            f" {option('seed')} {varying[0]}, or {option('seed')} {','.join(varying)}"
+            " if all of them together pair runs"
         )
     return varying[0] if varying else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,7 @@ def judge(
         runs: a file, a folder with a folder per run, or a frame of pandas or polars.
         metric: the column that is compared.
         direction: `max` or `min`: which values are better.
-        seed: the column of seeds.
+        seed: the column of seeds, or several with commas between them.
         by: the columns that tell settings apart.
         baseline: the levels of row 0.
         names: the form of the names of folders, such as `{norm}-{seed}`.
@@ -154,6 +154,7 @@ def judge(
     else:
         source = "frame"
         table = runs_of(_pandas(runs))
+    table = _with_pairs(table, seed)
     said = {name: _word(level) for name, level in (baseline or {}).items()}
     columns = columns_of(
         table, metric, direction, seed, by, said, needs_baseline=needs_baseline
@@ -165,6 +166,17 @@ def judge(
         margin=margin,
         notes=(*_notes(table, columns, results), UNKNOWN),
     )
+
+
+def _with_pairs(runs: Runs, seed: str) -> Runs:
+    """Returns the runs with a column for several columns of seeds, such as `seed,fold`."""
+    names = [name.strip() for name in seed.split(",")]
+    frame = runs.frame
+    if len(names) < 2 or seed in frame or not all(name in frame for name in names):
+        return runs
+    parts = frame[names]
+    texts = parts.astype(str).agg(",".join, axis=1).where(parts.notna().all(axis=1))
+    return replace(runs, frame=frame.drop(columns=names).assign(**{seed: texts}))
 
 
 def _word(level: Any) -> str:
