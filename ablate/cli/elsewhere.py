@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -83,15 +82,15 @@ def judge(
         ),
     ] = None,
     level: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--level",
             min=1e-9,
             max=0.5,
             help="With --target, the probability that any row is wrongly said to be"
-            " better.",
+            " better. [default: 0.05]",
         ),
-    ] = LEVEL,
+    ] = None,
     form: FormatOption = Format.table,
     details: AllOption = False,
 ) -> None:
@@ -108,8 +107,10 @@ def judge(
         raise AblateError(
             "--target tests the mean of each row by itself; leave --baseline out"
         )
-    if target is not None and not math.isfinite(target):
-        raise AblateError(f"--target is a finite number, found {target}")
+    if target is not None and margin:
+        raise AblateError("--margin is for differences from row 0; leave it out")
+    if target is None and level is not None:
+        raise AblateError("--level is that of --target; add it, as in --target 70")
     judged = judged_runs(
         runs,
         metric=metric,
@@ -123,7 +124,7 @@ def judge(
     )
     if target is not None:
         say(judged.sentence)
-        show(judged.target_table(target, level), form.value, details=details)
+        show(judged.target_table(target, level or LEVEL), form.value, details=details)
         return
     if form == Format.table:
         say(judged.sentence)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ablate.errors import AblateError
 from ablate.records import LEVEL, Level, StudyResults
 from ablate.report import student
 from ablate.report.noise import ROUNDING
@@ -48,7 +49,12 @@ def target_tests(
 
     Args:
         level: the probability that any row is wrongly said to be better.
+
+    Raises:
+        AblateError: the number is not finite.
     """
+    if not math.isfinite(target):
+        raise AblateError(f"a target is a finite number, found {target}")
     tests = []
     sign = 1 if results.direction == "max" else -1
     raw: dict[int, float] = {}

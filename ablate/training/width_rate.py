@@ -30,8 +30,8 @@ def scale_by_width(
     """Gives the weights of linear layers in blocks the rate lr * lr_width / width.
 
     A convolution of 1 x 1 is a linear layer. The width is the number of channels of the
-    block. Biases, norms, kernels of
-    convolutions, parameters of other modules, embeddings and the head keep their rate.
+    block. Biases, norms, other convolutions, parameters of other modules, embeddings and
+    the head keep their rate.
     """
     if not recipe.lr_width:
         return

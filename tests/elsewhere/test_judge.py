@@ -625,7 +625,12 @@ def test_a_target_needs_no_setting(tmp_path: Path, say: Say) -> None:
     assert code == 0
     assert "below 3.28" in out
     assert "3 runs: metric val_loss (smaller is better), seeds seed." in out
-    for wrong in (("--target", "nan"), ("--target", "1", "--baseline", "a=b")):
+    for wrong in (
+        ("--target", "nan"),
+        ("--target", "1", "--baseline", "a=b"),
+        ("--target", "1", "--margin", "1"),
+        ("--level", "0.01"),
+    ):
         assert say("judge", str(file), *wrong)[0] == 2
 
 

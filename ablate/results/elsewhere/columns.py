@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError, first, shortened, unknown
@@ -31,8 +32,8 @@ SMALLER = (
 ).split()
 # Columns that say when, where and by whom a run was made.
 ABOUT = (
-    "id run_id run run_uuid uuid name run_name timestamp _timestamp created created_at"
-    " start_time end_time date datetime time runtime _runtime duration wall_time user"
+    "id run_id run run_uuid uuid name run_name timestamp created created_at"
+    " start_time end_time date datetime time runtime duration wall_time user"
     " host hostname state status notes sweep group number path output_dir"
 ).split()
 # Levels that a baseline usually has.
@@ -155,7 +156,7 @@ def columns_of(
 def _is_numeric(column: pd.Series[Any]) -> bool:
     import pandas as pd
 
-    return pd.api.types.is_numeric_dtype(column) and column.dtype != bool
+    return pd.api.types.is_numeric_dtype(column)
 
 
 def _text_in(column: pd.Series[Any], runs: Runs) -> str:
@@ -175,7 +176,7 @@ def is_about(name: str) -> bool:
     plain = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
     if plain.startswith(("unnamed", "tags", "mlflow", "best_epoch", "best_step")):
         return True
-    return plain in ABOUT or name.lower() in ABOUT or name in STEPS
+    return plain in ABOUT or name in STEPS
 
 
 def _seed(runs: Runs) -> str:
@@ -311,7 +312,7 @@ def _settings(frame: pd.DataFrame, factors: Sequence[str]) -> list[Setting]:
 
 
 def settings_of(frame: pd.DataFrame, factors: Sequence[str]) -> list[Setting]:
-    """Returns the levels of the factors of each run; `none` where one is missing."""
+    """Returns the levels of the factors of each run."""
     if not factors:
         return [()] * len(frame)
     return list(
@@ -328,8 +329,8 @@ def _level(value: Any) -> Level:
         return MISSING
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return bool(value)
-    if isinstance(value, int):
-        return value
+    if isinstance(value, Integral):
+        return int(value)
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -122,8 +122,8 @@ def judge(
 ) -> Judged:
     """Judges runs that were trained elsewhere.
 
-    Rows with common seeds are compared seed by seed, all others by their means. What is
-    not given is found from the columns.
+    If the seeds of each row are those of row 0, or a part of them, rows are compared seed
+    by seed, otherwise by their means. What is not given is found from the columns.
 
     Args:
         runs: a file, a folder with a folder per run, or a frame of pandas or polars.
@@ -146,12 +146,18 @@ def judge(
             'baseline has levels by column, as in baseline={"norm": "layer"}; found'
             f" {type(baseline).__name__}"
         )
+    if baseline and not needs_baseline:
+        raise AblateError(
+            "rows are not compared without a row 0; leave the baseline out"
+        )
     if not 0 <= margin < math.inf:
         raise AblateError(f"margin is a number from 0 up, found {margin}")
     if isinstance(runs, str | Path):
         source = str(runs)
         table = read_runs(Path(runs), names)
     else:
+        if names:
+            raise AblateError("names are for a folder of runs, not for a frame")
         source = "frame"
         table = runs_of(_pandas(runs))
     table = _with_pairs(table, seed)
