@@ -50,6 +50,9 @@ P = ParamSpec("P")
 # How long to wait for another program that holds the database file.
 BUSY_SECONDS = seconds("ABLATE_BUSY_SECONDS", 30)
 RETRY_SECONDS = 0.2
+# What the codes of PostgreSQL for an ended connection begin with: a shutdown, a crash or
+# a start of the server (57P01 to 57P03), and the class of connection errors.
+ENDED_CONNECTIONS = ("57P", "08")
 # Seconds that a first connection waits for a server that may be restarting.
 FIRST_SECONDS = 2.0
 # The key of our advisory lock in PostgreSQL: `ablate` in ASCII.
@@ -395,11 +398,15 @@ def _readable_errors(url: str) -> Iterator[None]:
 
 def kind_of(error: BaseException) -> type[StoreError]:
     """Returns LostConnection if the server has ended the connection."""
-    # SQLAlchemy does not notice it while it prepares a new connection.
-    is_ended = "server closed the connection" in str(error)
-    if is_ended or getattr(error, "connection_invalidated", False):
-        return LostConnection
-    return StoreError
+    # SQLAlchemy does not notice it while it prepares a new connection: what is left is
+    # the code of the server, or the text of the client's library.
+    code = str(getattr(getattr(error, "orig", None) or error, "sqlstate", None) or "")
+    is_ended = (
+        code.startswith(ENDED_CONNECTIONS)
+        or "server closed the connection" in str(error)
+        or getattr(error, "connection_invalidated", False)
+    )
+    return LostConnection if is_ended else StoreError
 
 
 def _hint(reason: str) -> str:

@@ -10,8 +10,10 @@ import threading
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from ablate import space
 from ablate.errors import StoreError
@@ -19,7 +21,7 @@ from ablate.execution.simulated import SimulatedExecutor, made_up
 from ablate.machine.provenance import collect
 from ablate.pipeline import Options, preview, run
 from ablate.records import Epoch, Trial
-from ablate.store.database import exists
+from ablate.store.database import LostConnection, exists, kind_of
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
 from tests.store.postgres import postgres, restart
@@ -168,6 +170,25 @@ def test_every_step_of_a_run_waits_for_a_restart(
             writer.finish(study)
             rounds += 1
         assert rounds
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.errors.AdminShutdown(),
+        psycopg.errors.CrashShutdown(),
+        psycopg.errors.CannotConnectNow(),
+        psycopg.errors.ConnectionFailure(),
+        OperationalError("SELECT 1", {}, psycopg.errors.AdminShutdown()),
+    ],
+)
+def test_an_end_of_the_server_is_known_by_its_code(error: Exception) -> None:
+    assert kind_of(error) is LostConnection
+
+
+def test_another_error_of_the_server_is_no_lost_connection() -> None:
+    assert kind_of(psycopg.errors.DiskFull()) is StoreError
+    assert kind_of(psycopg.errors.QueryCanceled()) is StoreError
 
 
 @pytest.mark.proof
