@@ -17,13 +17,23 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from ablate.errors import AblateError, UnknownName, shortened, unknown
 from ablate.factors.factor import OneOf, Real, Whole
 from ablate.own import registry
+from ablate.own.commits import (
+    COMMIT,
+    Checkout,
+    Tree,
+    last_tree_of,
+    tree_of,
+    written,
+)
 from ablate.records import (
     LENGTHS,
     METRIC_NAME,
@@ -32,6 +42,7 @@ from ablate.records import (
     Metric,
     Recipe,
     Settings,
+    Trial,
     python_values,
 )
 from ablate.records.own_parts import (
@@ -86,6 +97,8 @@ class Trainer:
         recipe: the fields of the recipe that the training reads, beside `epochs`.
         model: builds the network from levels, to count its cost.
         inputs: what the network is traced with: a tensor, or a tuple of arguments.
+        share: paths that a commit's files are completed with, from the checkout.
+        ignore: patterns of files that do not count for the identity of a commit.
         revision: takes the place of the file's content in the identity of trials.
         problem: why it cannot be used; empty if it can. A file may have a part with a
             mistake beside others.
@@ -103,6 +116,8 @@ class Trainer:
     recipe: tuple[str, ...] = ()
     model: Callable[[Settings], nn.Module] | None = None
     inputs: Callable[[Settings], Any] | None = None
+    share: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
     revision: Revision = None
     problem: str = ""
 
@@ -159,6 +174,33 @@ class Trainer:
                 " which cells are compared, so it must not have compared=False"
             )
 
+    def takes_commits(self) -> bool:
+        """Whether `commit` is a factor of it, which no trainer declares."""
+        return bool(self.command) and COMMIT not in self.factors
+
+    def tree(self, level: str) -> Tree:
+        """The files that a level of the factor `commit` stands for now.
+
+        Raises:
+            AblateError: there is no such commit, or it cannot train.
+        """
+        tree = tree_of(self._folder, level, self.share, self.ignore)
+        for word, path in registry.scripts_of(self, tree.repository.root):
+            if not tree.has(path) and not tree.shares(path):
+                raise AblateError(
+                    f"{level} has no file {path}, which the command of trainer"
+                    f" {self.name} names as {word}; choose commits that have it"
+                )
+        return tree
+
+    def last_tree(self, level: str) -> Tree:
+        """The files that a level stood for when its space was read."""
+        return last_tree_of(self._folder, level) or self.tree(level)
+
+    @property
+    def _folder(self) -> str:
+        return registry.folder_of("trainer", self.name)
+
     def defaults(self) -> dict[str, Level]:
         """The first level of each factor that lists its levels."""
         return {
@@ -181,6 +223,24 @@ def trainer_named(name: str) -> Trainer:
     if trainers[name].problem:
         raise AblateError(trainers[name].problem)
     return trainers[name]
+
+
+def checkout_of(trial: Trial, folder: Path) -> Checkout | None:
+    """Writes the files of a trial's commit below a folder.
+
+    Returns:
+        None if it does not train in a commit.
+
+    Raises:
+        AblateError: the files cannot be written.
+    """
+    name = trial.architecture.trainer
+    if not name or COMMIT not in trial.architecture.settings:
+        return None
+    if not trainer_named(name).takes_commits():
+        return None
+    identity = str(trial.architecture.settings[COMMIT])
+    return written(identity, folder, sys.path)
 
 
 def _or_broken(name: str, make: Callable[[], Trainer]) -> Trainer:
@@ -296,6 +356,8 @@ def command(
     resume: str | Sequence[str] = (),
     model: Callable[[Settings], nn.Module] | None = None,
     inputs: Callable[[Settings], Any] | None = None,
+    share: str | Sequence[str] = (),
+    ignore: str | Sequence[str] = (),
     name: str = "",
     revision: Revision = None,
 ) -> Trainer:
@@ -337,6 +399,11 @@ def command(
         resume: further words if the file exists that the last of them names.
         model: see `trainer`.
         inputs: see `trainer`.
+        share: files and folders that git does not track and the script reads, such as
+            `["data"]`, below the folder of this file. With the factor `commit`, the files
+            of each commit are completed with links to them.
+        ignore: patterns of files that do not count for the identity of a commit, such as
+            `["*.md"]`.
         name: by default that of the variable.
         revision: see `trainer`.
 
@@ -349,6 +416,8 @@ def command(
         words = shlex.split(words)
     if isinstance(resume, str):
         resume = shlex.split(resume)
+    shared = (share,) if isinstance(share, str) else tuple(share)
+    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
     reports = Reports(patterns, files=reads, first=first, every=every)
 
@@ -366,6 +435,8 @@ def command(
             recipe=places,
             model=model,
             inputs=inputs,
+            share=shared,
+            ignore=ignored,
             revision=revision,
         )
 

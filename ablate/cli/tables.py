@@ -20,6 +20,7 @@ from ablate.records import (
     Status,
     level_text,
 )
+from ablate.report.commits import difference_lines
 from ablate.report.folding import folding_notes
 from ablate.report.summary import (
     COST_HEADINGS,
@@ -196,7 +197,7 @@ def _plan_notes(plan: Plan) -> list[str]:
     ):
         notes += [f"Not separable: {line}." for line in aliases(plan.space)]
     if plan.space.network.trainer:
-        return [*notes, _own_recipe(plan.space)]
+        return [*notes, *_commit_lines(plan.space), _own_recipe(plan.space)]
     unread = tasks.find(plan.space.network.task).unread
     varied = [
         name.removeprefix("recipe.")
@@ -546,3 +547,16 @@ def disk_table(places: list[Place], where: str) -> Table:
             )
     largest_first = sorted(sums, key=lambda key: -sum(sums[key]))
     return tabulate(columns, largest_first, title="Disk space", notes=notes)
+
+
+def _commit_lines(space: Space) -> list[str]:
+    """What each level of the factor `commit` stands for."""
+    from ablate.own.commits import COMMIT
+    from ablate.parts import trainer_named
+
+    trainer = trainer_named(space.network.trainer)
+    levels = space.factors.levels.get(COMMIT, ())
+    if not trainer.takes_commits():
+        return []
+    trees = [trainer.last_tree(str(level)) for level in levels]
+    return [f"{line}." for line in difference_lines(trees)]

@@ -25,8 +25,11 @@ from ablate.records import MOST_WHOLE
 from ablate.text import advice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ablate.pipeline import Options, Outcome
     from ablate.records import Epoch
+    from ablate.report.table import Table
     from ablate.results.study import Study
 
 # The exit code of a run that its budget ended.
@@ -66,7 +69,7 @@ def run(
 
         return pipeline.run(declared, str(file), options, hooks, predicted=predicted)
 
-    _train(start, options, form)
+    train_and_show(start, options, form)
 
 
 @with_run_options
@@ -84,11 +87,20 @@ def resume(
     """Continue an unfinished study from its last checkpoints, and print its table."""
     from ablate import pipeline
 
-    _train(lambda hooks: pipeline.resume(study, options, hooks), options, form)
+    train_and_show(lambda hooks: pipeline.resume(study, options, hooks), options, form)
 
 
-def _train(start: Any, options: Options, form: Format) -> None:
-    """Runs with a progress display, prints the table, and suggests the next command."""
+def train_and_show(
+    start: Any,
+    options: Options,
+    form: Format,
+    table: Callable[[Study], Table] | None = None,
+) -> None:
+    """Runs with a progress display, prints the table, and suggests the next command.
+
+    Args:
+        table: makes the table; None: that of the results.
+    """
     from ablate import pipeline
     from ablate.cli.progress import Progress
     from ablate.results.study import Study
@@ -110,7 +122,7 @@ def _train(start: Any, options: Options, form: Format) -> None:
         _end_hopeless(outcome)
     if outcome.interrupted:
         _end_early(study, outcome, options, form)
-    show(study.results_table(), form.value)
+    show(table(study) if table else study.results_table(), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
         tell(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ablate.cli import (
     agents,
+    compare,
     elsewhere,
     gate,
     results,
@@ -82,6 +83,15 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
                 "run mine.yaml --until-decided 12",
                 "run mine.yaml --gpus 1",
                 "run mine.yaml --max-hours 8 --max-trials 200",
+            ),
+        ),
+        Verb(
+            compare.compare,
+            "Train commits with the same seeds: is one better than noise?",
+            (
+                "compare main my-branch --with mine.py --seeds 5",
+                "compare main my.patch worktree --with mine.py",
+                "compare mine other",
             ),
         ),
         Verb(

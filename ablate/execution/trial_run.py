@@ -166,6 +166,7 @@ class TrialRun:
                 threads=threads,
                 meter=meter,
                 hear=self._log.write,
+                checkout=job.checkout,
             )
         return Training(
             job.trial,

@@ -37,6 +37,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from ablate.errors import AblateError
 from ablate.identity import content_hash
+from ablate.own import commits
 from ablate.own.syntax import file_hashes, syntax_hash
 from ablate.own.user_modules import Loader, Source, files_of, finder, read
 
@@ -57,6 +58,8 @@ KINDS = (
 # Names the folder in which a process writes the files of a driver elsewhere.
 PARTS_FOLDER = "ABLATE_PARTS_FOLDER"
 ENTRY_POINTS = "ablate"
+# What names the file that declares a command, without the scripts of the command.
+DECLARATION = "command "
 
 
 class PartRecord(Protocol):
@@ -87,8 +90,15 @@ class Part:
         revision = self.record.revision
         if revision is not None:
             return f"revision {revision}"
-        texts = self.texts
-        return _identities.get(syntax_hash(texts)) or content_hash(texts)
+        return _identity_of(self.texts)
+
+    @property
+    def declaration(self) -> str:
+        """The same without the files that its command names: commits have their own."""
+        revision = self.record.revision
+        if revision is not None:
+            return f"revision {revision}"
+        return _identity_of(self.source.texts)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -97,6 +107,10 @@ class Part:
         if not scripts:
             return self.source.texts
         return {**self.source.files, **scripts}
+
+
+def _identity_of(texts: Mapping[str, str]) -> str:
+    return _identities.get(syntax_hash(texts)) or content_hash(texts)
 
 
 def _scripts(record: Any, folder: Path) -> dict[str, str]:
@@ -117,6 +131,21 @@ def _scripts(record: Any, folder: Path) -> dict[str, str]:
                 contents = {path.name: digest}
             texts |= {f"{word}: {name}": text for name, text in contents.items()}
     return texts
+
+
+def scripts_of(record: Any, root: Path) -> list[tuple[str, str]]:
+    """The words of a command that name a file, and each file below a folder."""
+    folder = Path(_parts["trainer", record.name].source.path).parent
+    words = record.command
+    scripts = []
+    for before, word in zip(("", *words), words, strict=False):
+        if "{" in word:
+            # What it names depends on the trial.
+            continue
+        for path in _files_in(word, folder, is_module=before == "-m"):
+            if path.is_relative_to(root):
+                scripts.append((word, path.relative_to(root).as_posix()))
+    return scripts
 
 
 def _files_in(word: str, folder: Path, *, is_module: bool) -> list[Path]:
@@ -191,6 +220,12 @@ def identity(kind: str, record: PartRecord) -> dict[str, str]:
     return {f"{kind} {record.name}": f"revision {record.revision}"}
 
 
+def identity_of_declaration(trainer: PartRecord) -> dict[str, str]:
+    """What a trainer adds to the identity of a trial that runs its command in a commit."""
+    part = _parts["trainer", trainer.name]
+    return {f"{DECLARATION}{trainer.name}": part.declaration}
+
+
 def set_identities(by_syntax: Mapping[str, str]) -> None:
     """Makes the identities of parts those that the trials of a store have."""
     _identities.clear()
@@ -218,14 +253,19 @@ def texts_of_parts() -> dict[str, Texts]:
     for part in _parts.values():
         if part.record.revision is not None:
             continue
-        texts = part.texts
         main = Path(part.source.path).name
-        texts_by_part[f"{part.kind} {part.name}"] = Texts(
-            syntax=syntax_hash(texts),
-            identity=part.identity,
-            files={name or main: kept for name, kept in file_hashes(texts).items()},
-        )
+        texts_by_part[f"{part.kind} {part.name}"] = _texts(part.texts, main)
+        if getattr(part.record, "command", ()):
+            texts_by_part[f"{DECLARATION}{part.name}"] = _texts(part.source.texts, main)
     return texts_by_part
+
+
+def _texts(texts: Mapping[str, str], main: str) -> Texts:
+    return Texts(
+        syntax=syntax_hash(texts),
+        identity=_identity_of(texts),
+        files={name or main: kept for name, kept in file_hashes(texts).items()},
+    )
 
 
 def folder_of(kind: str, name: str) -> str:
@@ -245,6 +285,8 @@ def verify(code: Mapping[str, str]) -> None:
     here: dict[str, str] = {}
     for part in _parts.values():
         here[f"{part.kind} {part.name}"] = part.identity
+        if part.kind == "trainer":
+            here[f"{DECLARATION}{part.name}"] = part.declaration
     for name, planned in code.items():
         # Revisions of built-in parts are those of this version.
         if name in here and here[name] != planned:
@@ -267,6 +309,7 @@ def clear() -> None:
     _identities.clear()
     for source in list(_sources.values()):
         _forget(source)
+    commits.forget()
 
 
 def load_all(files: Sequence[str]) -> None:

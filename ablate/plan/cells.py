@@ -15,7 +15,8 @@ from ablate.factors.factor import declared_level
 from ablate.learning.named_parts import NAMING, named_part
 from ablate.learning.recipe_check import recipe_problem
 from ablate.own import registry
-from ablate.parts import trainer_named
+from ablate.own.commits import COMMIT
+from ablate.parts import Trainer, trainer_named
 from ablate.plan.limits import violated, violations
 from ablate.plan.start import find_start, prepared, refuse_strange
 from ablate.plan.teacher import find_teacher
@@ -432,11 +433,11 @@ def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
         # All levels: a default that changes later must not give old results to new
         # trials.
         settings={
-            name: declared_level(trainer.factors[name], settings[name])
+            name: _own_level(trainer, name, settings[name])
             for name in sorted(settings)
             if not _is_outside(name)
         },
-        code=registry.identity("trainer", trainer),
+        code=_own_code(trainer, settings),
     )
     return _Built(
         architecture=architecture,
@@ -448,6 +449,23 @@ def _build_own(space: Space, levels: Settings, costs: Costs) -> _Built:
         code={},
         reads=trainer.recipe,
     )
+
+
+def _own_level(trainer: Trainer, name: str, level: Level) -> Level:
+    """Returns a level as it identifies a trial: of a commit, its files."""
+    if name == COMMIT and trainer.takes_commits():
+        return trainer.last_tree(str(level)).identity
+    return declared_level(trainer.factors[name], level)
+
+
+def _own_code(trainer: Trainer, settings: Settings) -> dict[str, str]:
+    """Returns what the files of a trainer add to the identity of a trial.
+
+    In a commit, its command runs with the files of the commit.
+    """
+    if COMMIT in settings and trainer.takes_commits():
+        return registry.identity_of_declaration(trainer)
+    return registry.identity("trainer", trainer)
 
 
 def _code(space: Space, recipe: Recipe) -> dict[str, str]:

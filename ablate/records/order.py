@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ablate.own.commits import Checkout
 from ablate.own.user_modules import Source
 from ablate.records.events import Epoch
 from ablate.records.sections import Diagnostics, Keep, Resources, Scheduler
@@ -41,6 +42,8 @@ class Job:
     group: str = ""
     # The file that keeps what the trial prints; empty: it is not kept.
     log: str = ""
+    # Where the files of its commit are; None: it does not train in a commit.
+    checkout: Checkout | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ablate.budget import BudgetMeter
 from ablate.machine.filesystems import make_private
 from ablate.own import registry
+from ablate.parts import checkout_of
 from ablate.records import (
     Diagnostics,
     EarlyStop,
@@ -93,6 +94,7 @@ def make_queue(
             sources=registry.sources(),
             early_stop=early_stop(trial),
             group=groups.get(trial.hash, ""),
+            checkout=checkout_of(trial, options.commits),
         )
 
     return Queue(source, lambda key: store.writer.claim(key, not_again), job, meter)

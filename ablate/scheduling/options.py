@@ -84,6 +84,11 @@ class Options:
         return (self.runs / "logs" / store_id).resolve()
 
     @property
+    def commits(self) -> Path:
+        """The folder of the files of commits, one folder for each."""
+        return (self.runs / "commits").resolve()
+
+    @property
     def checkpoints_root(self) -> str:
         """Where the checkpoints of all stores are: a URL, or an absolute folder."""
         root = self.checkpoints or str(self.runs / "checkpoints")

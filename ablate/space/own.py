@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ablate.errors import did_you_mean, unknown
+from ablate.errors import AblateError, did_you_mean, unknown
 from ablate.factors.factor import OneOf
+from ablate.own.commits import COMMIT
 from ablate.parts import Trainer
 from ablate.records import TRAINER, Data, Level, Limit, Recipe
 from ablate.space.context import Context, shown
@@ -114,6 +115,9 @@ def check_own_levels(
     trainer = context.trainer
     if trainer is None:
         return
+    if name == COMMIT and trainer.takes_commits():
+        _check_commits(context, where, trainer, levels)
+        return
     if name not in trainer.factors:
         names = [*trainer.factors, *(f"recipe.{field}" for field in trainer.recipe)]
         context.wrong(where, partial(unknown, "factor", name, names))
@@ -129,3 +133,28 @@ def check_own_levels(
                 f"{name}: {shown(level)} is not a level; allowed:"
                 f" {allowed}{did_you_mean(level, names)}",
             )
+
+
+def _check_commits(
+    context: Context, where: Where, trainer: Trainer, levels: tuple[Level, ...]
+) -> None:
+    """Checks that each level is a commit that the trainer can train in."""
+    if trainer.model is not None:
+        context.wrong(
+            where,
+            f"{COMMIT}: the model= of trainer {trainer.name} is that of the checkout, so"
+            " costs would be wrong; leave model= out",
+        )
+        return
+    for index, level in enumerate(levels):
+        place = (*where, index) if len(levels) > 1 else where
+        if not isinstance(level, str):
+            context.wrong(
+                place,
+                f"{COMMIT}: {shown(level)} is no text; write it in quotation marks",
+            )
+            continue
+        try:
+            trainer.tree(level)
+        except AblateError as error:
+            context.wrong(place, f"{COMMIT}: {error}")

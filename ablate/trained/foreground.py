@@ -16,6 +16,7 @@ from typing import Any
 from ablate.errors import AblateError, ExecutorError
 from ablate.execution.counting import count_here
 from ablate.execution.trial_run import device_of
+from ablate.parts import checkout_of
 from ablate.pipeline import Options, cost_plan
 from ablate.plan.cells import why_infeasible
 from ablate.records import Epoch, Space, Trial
@@ -121,9 +122,10 @@ def _training(
         )
     device = device_of(resources)
     make: Any = Training
-    if trial.architecture.trainer:
-        make = partial(make_own, hear=hear_line)
     with tempfile.TemporaryDirectory(prefix="ablate-try-") as folder:
+        if trial.architecture.trainer:
+            checkout = checkout_of(trial, Path(folder, "commits"))
+            make = partial(make_own, hear=hear_line, checkout=checkout)
         training = make(trial, folder, device=device, threads=resources.threads)
         try:
             yield training

@@ -16,6 +16,7 @@ from scipy import special
 from ablate import execution
 from ablate.errors import AblateError, StoreError
 from ablate.machine import provenance
+from ablate.parts import checkout_of
 from ablate.pipeline import Options, cost_plan
 from ablate.records import (
     COST_REVISION,
@@ -219,7 +220,12 @@ def _trained(
         elif isinstance(event, Ended):
             ended.append(event)
 
-    job = Job(trial, str(folder.resolve()), declared.resources)
+    job = Job(
+        trial=trial,
+        checkpoints=str(folder.resolve()),
+        resources=declared.resources,
+        checkout=checkout_of(trial, folder / "commits"),
+    )
     order = Order(
         jobs=[job],
         metric=declared.criterion.measured,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from ablate.own.commits import Checkout
 from ablate.parts import trainer_named
 from ablate.records import Trial
 from ablate.training.energy import EnergyMeter
@@ -21,11 +22,13 @@ def make_own(
     threads: int,
     meter: EnergyMeter | None = None,
     hear: Callable[[str], None] | None = None,
+    checkout: Checkout | None = None,
 ) -> OwnTraining:
     """Returns the training of a trial by the user's function or command.
 
     Args:
         hear: receives each line that a command prints.
+        checkout: where the files of its commit are.
 
     Raises:
         UnknownName: the trainer's file is not loaded.
@@ -37,5 +40,11 @@ def make_own(
             trial, folder, device=device, threads=threads, meter=meter
         )
     return CommandTraining(
-        trial, folder, device=device, threads=threads, meter=meter, hear=hear
+        trial,
+        folder,
+        device=device,
+        threads=threads,
+        meter=meter,
+        hear=hear,
+        checkout=checkout,
     )

@@ -40,6 +40,7 @@ import psutil
 
 from ablate.errors import AblateError, CheckpointError
 from ablate.own import registry
+from ablate.own.commits import Checkout
 from ablate.readers import FileReader, LineReader, Report
 from ablate.records import Epoch, Trial
 from ablate.records.own_parts import PLACEHOLDER
@@ -83,6 +84,7 @@ class CommandTraining(OwnTraining):
 
     Args:
         hear: receives each line that the command prints, as soon as it is read.
+        checkout: where the files of its commit are; None: those beside its declaration.
     """
 
     def __init__(
@@ -94,9 +96,14 @@ class CommandTraining(OwnTraining):
         threads: int,
         meter: EnergyMeter | None = None,
         hear: Callable[[str], None] | None = None,
+        checkout: Checkout | None = None,
     ) -> None:
         super().__init__(trial, folder, meter)
         self._hear = hear or _ignore
+        self._checkout = checkout
+        self._folder = registry.folder_of("trainer", self._trainer.name)
+        if checkout is not None:
+            self._folder = checkout.folder
         self._threads = threads
         self._device = device
         self._process: subprocess.Popen[str] | None = None
@@ -137,8 +144,7 @@ class CommandTraining(OwnTraining):
         path.mkdir(exist_ok=True)
         self._output_folder = path / "output"
         if self._trainer.resume:
-            own = registry.folder_of("trainer", self._trainer.name)
-            return Path(own, self._filled(self._trainer.resume)[-1])
+            return Path(self._folder, self._filled(self._trainer.resume)[-1])
         return path / "checkpoint"
 
     def epoch(self) -> Epoch:
@@ -273,8 +279,7 @@ class CommandTraining(OwnTraining):
         words[1:1] = ["-m", "pdb", "-c", "continue"]
         if self._output_folder is not None:
             self._output_folder.mkdir(exist_ok=True)
-        folder = registry.folder_of("trainer", self._trainer.name)
-        return subprocess.call(words, cwd=folder, env=self._environment())
+        return subprocess.call(words, cwd=self._folder, env=self._environment())
 
     def _environment(self) -> dict[str, str]:
         environment = {
@@ -284,6 +289,10 @@ class CommandTraining(OwnTraining):
         }
         if self._device == "cpu":
             environment["CUDA_VISIBLE_DEVICES"] = ""
+        if self._checkout is not None:
+            before = environment.get("PYTHONPATH", "")
+            paths = [*self._checkout.path, *filter(None, [before])]
+            environment["PYTHONPATH"] = os.pathsep.join(paths)
         return environment
 
     def _start(self) -> None:
@@ -295,10 +304,9 @@ class CommandTraining(OwnTraining):
             self._output_folder.mkdir(exist_ok=True)
         self._make_readers()
         words = self._words()
-        folder = registry.folder_of("trainer", self._trainer.name)
         if (
             shutil.which(words[0], path=None) is None
-            and not Path(folder, words[0]).is_file()
+            and not Path(self._folder, words[0]).is_file()
         ):
             raise AblateError(
                 f"trainer {self._trainer.name}: there is no program {words[0]}"
@@ -310,7 +318,7 @@ class CommandTraining(OwnTraining):
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", START, str(theirs), *words],
             pass_fds=[theirs],
-            cwd=folder,
+            cwd=self._folder,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
