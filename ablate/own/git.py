@@ -163,8 +163,9 @@ class Repository:
         return patched, tree
 
     def _words(self, *words: str) -> list[str]:
-        # fsmonitor would be a program that the repository names.
-        return ["git", "-C", str(self.root), "-c", "core.fsmonitor=false", *words]
+        # Both would be programs that the repository names.
+        off = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+        return ["git", "-C", str(self.root), *off, *words]
 
     def _environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         environment = {
@@ -250,7 +251,7 @@ def _run(
         raise AblateError("commits are read with git, which is not installed") from None
     except subprocess.TimeoutExpired:
         raise AblateError(
-            f"{' '.join(words[5:7])} did not end within {SECONDS} s"
+            f"git {' '.join(words[7:9])} did not end within {SECONDS} s"
         ) from None
 
 
