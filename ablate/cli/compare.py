@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablate.cli.gate import GATE_CODES
-from ablate.cli.options import FormatOption, WithOption, with_run_options
-from ablate.cli.output import Format, say, show, tell
+from ablate.cli.chain import settings_of
+from ablate.cli.options import (
+    FormatOption,
+    SetOption,
+    TrainerOption,
+    WithOption,
+    with_run_options,
+)
+from ablate.cli.output import GATE_CODES, Format, say, show, tell
 from ablate.cli.training import EXHAUSTED, train_and_show
-from ablate.records import MOST_WHOLE, Level
+from ablate.records import MOST_WHOLE
 
 if TYPE_CHECKING:
     from ablate.pipeline import Options, Outcome
@@ -50,27 +56,14 @@ def compare(
             " no place for them]",
         ),
     ] = None,
-    chosen: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=LEVEL",
-            help="Level of a factor of the trainer, or a field as recipe.lr=0.1;"
-            " repeatable.",
-        ),
-    ] = None,
+    chosen: SetOption = None,
     metric: Annotated[
         str,
         typer.Option(
             "--metric", help="Metric to compare by. [default: the trainer's first]"
         ),
     ] = "",
-    trainer: Annotated[
-        str,
-        typer.Option(
-            "--trainer", metavar="NAME", help="Trainer, if the files declare several."
-        ),
-    ] = "",
+    trainer: TrainerOption = "",
     own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
@@ -91,7 +84,7 @@ def compare(
         _show_studies(names, options, [name for name in asked if asked[name]], form)
         return
     from ablate import space
-    from ablate.own.commits import hide_from_git
+    from ablate.own.commits import make_hidden
     from ablate.report.commits import difference_lines
     from ablate.space.comparison import command_trainer, comparison
 
@@ -104,7 +97,7 @@ def compare(
         seeds=seeds or SEEDS,
         epochs=epochs,
         metric=metric,
-        settings=_settings(chosen or []),
+        settings=settings_of(tuple(chosen or ())),
     )
     declared = space.load(text, "compare")
 
@@ -118,9 +111,7 @@ def compare(
     if len({tree.identity for tree in trees}) == 1:
         tell("All of them train the same, so nothing is trained.")
         raise typer.Exit(GATE_CODES["no difference"])
-    if not options.runs.exists():
-        options.runs.mkdir(parents=True)
-        hide_from_git(options.runs)
+    make_hidden(options.runs)
     is_table = form is Format.table
     try:
         train_and_show(
@@ -150,33 +141,6 @@ def _refuse_unclear(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise AblateError(f"compare: {name} is named twice; name different commits")
-
-
-def _settings(chosen: list[str]) -> dict[str, Level]:
-    """Returns the levels that `--set` names.
-
-    Raises:
-        AblateError: a text is not NAME=LEVEL, or a name is there twice.
-    """
-    import yaml
-
-    from ablate.errors import AblateError, shortened
-
-    settings: dict[str, Level] = {}
-    for text in chosen:
-        name, equals, written = text.partition("=")
-        try:
-            level = yaml.safe_load(written)
-        except yaml.YAMLError:
-            level = None
-        if not name or not equals or not isinstance(level, bool | int | float | str):
-            raise AblateError(
-                f"--set {shortened(text)}: write NAME=LEVEL, as in --set recipe.lr=0.1"
-            )
-        if name in settings:
-            raise AblateError(f"--set {name} is there twice; give it one level")
-        settings[name] = level
-    return settings
 
 
 def _verdict(name: str, url: str, *, speaks: bool) -> int:

@@ -6,30 +6,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ablate.cli.chain import Asked, Better, answer_chain
 from ablate.cli.options import (
-    DEFAULT_RUNS,
     FormatOption,
-    RunsOption,
-    StoreOption,
-    StudyArgument,
-    url_of,
+    SetOption,
+    TrainerOption,
+    WithOption,
+    with_run_options,
 )
-from ablate.cli.output import Format, say, show
+from ablate.cli.output import GATE_CODES, Format, say, show
 from ablate.errors import AblateError
+from ablate.records import MOST_SEEDS, MOST_WHOLE
 from ablate.text import advice
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ablate.pipeline import Options
     from ablate.report.effect import Effect
 
-# The exit code by verdict. 1 and 2 are for failures and for mistakes.
-GATE_CODES = {"helps": 0, "hurts": 3, "no difference": 4, "inconclusive": 5}
 
-
+@with_run_options
 def gate(
-    study: StudyArgument,
+    options: Options,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[STUDY|PROPOSAL]",
+            help="Study; with --chain, a commit, or the name of reported results.",
+        ),
+    ] = None,
     row: Annotated[
-        int, typer.Option("--row", min=1, help="The row, as `ablate table` numbers it.")
-    ],
+        int | None,
+        typer.Option(
+            "--row",
+            min=1,
+            max=MOST_WHOLE,
+            help="The row, as `ablate table` numbers it.",
+        ),
+    ] = None,
     project: Annotated[
         bool,
         typer.Option(
@@ -40,8 +55,69 @@ def gate(
             ),
         ),
     ] = False,
-    store: StoreOption = "",
-    runs: RunsOption = DEFAULT_RUNS,
+    chain: Annotated[
+        str,
+        typer.Option(
+            "--chain",
+            metavar="CHAIN",
+            help="Propose a commit to this chain. The first commit is its baseline.",
+        ),
+    ] = "",
+    reported: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reported",
+            metavar="SEED=RESULT",
+            help="Of a chain: the result of a run that was trained elsewhere; nan if it"
+            " diverged; repeatable.",
+        ),
+    ] = None,
+    withdraw: Annotated[
+        bool,
+        typer.Option("--withdraw", help="Of a chain: discard the open proposal."),
+    ] = False,
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            "--confirm",
+            metavar="SEEDS",
+            min=2,
+            max=99,
+            help="Of a chain: compare the present baseline with the first one on so many"
+            " fresh seeds.",
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs",
+            min=1,
+            max=MOST_WHOLE,
+            help="Of a new chain: epochs of each trial.",
+        ),
+    ] = None,
+    chosen: SetOption = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="Of a new chain: metric to compare by.")
+    ] = "",
+    direction: Annotated[
+        Better | None,
+        typer.Option(
+            "--direction", help="Of a new chain with reported results: what is better."
+        ),
+    ] = None,
+    trainer: TrainerOption = "",
+    most: Annotated[
+        int | None,
+        typer.Option(
+            "--most-seeds",
+            min=2,
+            max=1_000,
+            help="Of a new chain: seeds after which a proposal is discarded."
+            f" [default: {MOST_SEEDS}]",
+        ),
+    ] = None,
+    own: WithOption = None,
     form: FormatOption = Format.table,
 ) -> None:
     """Print the verdict on one row, and exit with a code that a script can read.
@@ -49,13 +125,72 @@ def gate(
     The code is 0 for helps, 3 for hurts, 4 for no difference and 5 for inconclusive. A
     row whose trials are unfinished is inconclusive. Codes 1 and 2 mean that the command
     failed.
+
+    With --chain, train a commit until it is decided: 0 for keep, 4 for discard, 5 for
+    more seeds. What is kept becomes the baseline of the next proposal.
     """
+    declaring = {
+        "--epochs": epochs is not None,
+        "--set": bool(chosen),
+        "--metric": bool(metric),
+        "--direction": direction is not None,
+        "--trainer": bool(trainer),
+        "--most-seeds": most is not None,
+    }
+    if not chain:
+        given = {
+            "--reported": bool(reported),
+            "--withdraw": withdraw,
+            "--confirm": confirm is not None,
+            **declaring,
+        }
+        _refuse(given, "goes with --chain")
+        _gate_row(name, row, options, form, project=project)
+        return
+    _refuse({"--row": row is not None, "--project": project}, "goes with a study")
+    asked = Asked(
+        name=name,
+        reported=tuple(reported or ()),
+        withdraw=withdraw,
+        confirm=confirm,
+        declaring=tuple(option for option, is_given in declaring.items() if is_given),
+        epochs=epochs,
+        settings=tuple(chosen or ()),
+        metric=metric,
+        direction=direction.value if direction is not None else "",
+        trainer=trainer,
+        most=most or MOST_SEEDS,
+    )
+    raise typer.Exit(answer_chain(chain, asked, options, form))
+
+
+def _refuse(given: Mapping[str, bool], reason: str) -> None:
+    """Raises AblateError for an option that would have no effect."""
+    for option, is_given in given.items():
+        if is_given:
+            raise AblateError(f"{option} {reason}; leave it out")
+
+
+def _gate_row(
+    study: str | None, row: int | None, options: Options, form: Format, *, project: bool
+) -> None:
+    from ablate.pipeline import Options as RunOptions
     from ablate.report.effects_table import effects_table
     from ablate.report.verdicts import Withheld
     from ablate.report.wording import sentence
     from ablate.results.study import Study
 
-    url = url_of(store, runs)
+    if study is None or row is None:
+        raise AblateError(
+            "gate needs a study and a row, as in: ablate gate mine --row 2; or a chain, as"
+            " in: ablate gate --chain mine HEAD"
+        )
+    if options != RunOptions(options.runs, options.store):
+        raise AblateError(
+            "gate: nothing is trained for the verdict on a row, so options of runs have no"
+            " effect; leave them out"
+        )
+    url = options.url
     results, declared = Study(study, url).read()
     effect = _effect(study, row, url)
     if project and not _stands(study, effect, url):

@@ -133,6 +133,21 @@ WithOption = Annotated[
         help="Python file with parts of your own; repeatable.",
     ),
 ]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=LEVEL",
+        help="Level of a factor of the trainer, or a field as recipe.lr=0.1;"
+        " repeatable.",
+    ),
+]
+TrainerOption = Annotated[
+    str,
+    typer.Option(
+        "--trainer", metavar="NAME", help="Trainer, if the files declare several."
+    ),
+]
 AllOption = Annotated[
     bool,
     typer.Option("--all", help="Show all columns and notes; other formats have them."),
@@ -306,20 +321,25 @@ def run_options(
 
 
 def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Gives a verb the parameters of `run_options` in place of its own `options`."""
+    """Gives a verb the parameters of `run_options` in place of its own `options`.
+
+    A parameter that the verb has itself stays as it is.
+    """
     # Nothing reads the type of the results, which is not imported here.
     unread = {"Options": Any}
     hints = get_type_hints(run_options, localns=unread, include_extras=True)
     hints |= get_type_hints(verb, localns=unread, include_extras=True)
+    own = inspect.signature(verb).parameters
+    every = inspect.signature(run_options).parameters
+    names = [name for name in every if name not in own]
     parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(verb).parameters.values():
+    for parameter in own.values():
         if parameter.name == "options":
-            parameters.extend(inspect.signature(run_options).parameters.values())
+            parameters.extend(every[name] for name in names)
         else:
             parameters.append(parameter)
 
     def with_options(**values: Any) -> None:
-        names = inspect.signature(run_options).parameters
         options = run_options(**{name: values.pop(name) for name in names})
         verb(options=options, **values)
 

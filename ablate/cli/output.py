@@ -32,6 +32,9 @@ LEAST_ROOM = 40
 # The most characters of a title. Rich takes seconds for one of a megabyte.
 LONGEST_TITLE = 5_000
 
+# The exit code by verdict. 1 and 2 are for failures and for mistakes.
+GATE_CODES = {"helps": 0, "hurts": 3, "no difference": 4, "inconclusive": 5}
+
 
 class Format(StrEnum):
     """How data are printed."""

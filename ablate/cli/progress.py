@@ -41,7 +41,9 @@ class Progress:
     immediately.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, announces: bool = True) -> None:
+        # Whether it says what is declared before the first trial.
+        self._announces = announces
         self._live = sys.stderr.isatty()
         self._stopping = False
         self._trials: dict[str, Trial] = {}
@@ -122,11 +124,12 @@ class Progress:
             seeds = str(len(space.seeds.numbers))
         if space.seeds.baseline is not None:
             seeds = f"{seeds} (row 0: {space.seeds.baseline})"
-        self._say(
-            f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
-            f" {trials}{time_}{more}"
-        )
-        if shown.is_next or shown.has_work:
+        if self._announces:
+            self._say(
+                f"{space.name}: {len(shown.plan.cells)} cells x {seeds} seeds,"
+                f" {trials}{time_}{more}"
+            )
+        if self._announces and (shown.is_next or shown.has_work):
             for line in generation_lines(shown):
                 self._say(line)
         if space.data.validation:

@@ -443,6 +443,13 @@ def _write(tree: Tree, target: Path) -> None:
         shutil.rmtree(making, ignore_errors=True)
 
 
+def make_hidden(folder: Path) -> None:
+    """Makes a folder, if there is none, that `git status` does not show."""
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        hide_from_git(folder)
+
+
 def hide_from_git(folder: Path) -> None:
     """Keeps a folder out of `git status`."""
     with (

@@ -16,6 +16,7 @@ from ablate.records.base import (
     level_text,
     python_values,
 )
+from ablate.records.chain import LONGEST_CHAIN, MOST_SEEDS, Decision, Declared, Proposal
 from ablate.records.correct_images import CorrectImages
 from ablate.records.data import IMAGE_FILES, Data
 from ablate.records.events import (
@@ -113,6 +114,7 @@ __all__ = [
     "IMAGE_FILES",
     "LENGTHS",
     "LEVEL",
+    "LONGEST_CHAIN",
     "LONGEST_LEVEL",
     "LONGEST_NAME",
     "LOSSES",
@@ -121,6 +123,7 @@ __all__ = [
     "MOST_CELLS",
     "MOST_CLASSES",
     "MOST_REPEATS",
+    "MOST_SEEDS",
     "MOST_SIDE",
     "MOST_WHOLE",
     "NO_AUGMENTATION",
@@ -145,6 +148,8 @@ __all__ = [
     "CostOf",
     "Criterion",
     "Data",
+    "Decision",
+    "Declared",
     "DeclaredTeacher",
     "Design",
     "Diagnostics",
@@ -173,6 +178,7 @@ __all__ = [
     "Prediction",
     "Primary",
     "Progressed",
+    "Proposal",
     "Provenance",
     "Recipe",
     "Relation",

@@ -12,7 +12,7 @@ from ablate.errors import AblateError, unknown
 from ablate.own import registry
 from ablate.own.commits import COMMIT
 from ablate.parts import Trainer, trainer_named
-from ablate.records import LONGEST_NAME, Level
+from ablate.records import LONGEST_NAME, Direction, Level
 from ablate.text.advice import option
 
 FOLDER = "compare/"
@@ -71,10 +71,11 @@ def comparison(
     commits: Sequence[str],
     trainer: Trainer,
     *,
-    seeds: int,
+    seeds: int | Sequence[int],
     epochs: int | None = None,
     metric: str = "",
     settings: Mapping[str, Level] | None = None,
+    name: str = "",
 ) -> str:
     """Returns the YAML text of a study that compares commits with the first one.
 
@@ -83,21 +84,22 @@ def comparison(
         epochs: None: the default of the recipe, or 1 if the command has no place for a
             number of epochs.
         settings: levels of other factors, and fields of the recipe as `recipe.FIELD`.
+        name: that of the study; by default it lists the commits.
 
     Raises:
         AblateError: a setting is not one of the trainer.
     """
     fixed: dict[str, Level] = {}
     recipe: dict[str, Level] = {}
-    for name, level in (settings or {}).items():
-        section, _, rest = name.partition(".")
+    for factor, level in (settings or {}).items():
+        section, _, rest = factor.partition(".")
         if section == "recipe" and rest:
             recipe[rest] = level
-        elif name in trainer.factors:
-            fixed[name] = level
+        elif factor in trainer.factors:
+            fixed[factor] = level
         else:
             names = [*trainer.factors, *(f"recipe.{each}" for each in trainer.recipe)]
-            raise AblateError(f"{option('set')}: {unknown('factor', name, names)}")
+            raise AblateError(f"{option('set')}: {unknown('factor', factor, names)}")
     words = " ".join(trainer.command)
     if epochs is not None:
         recipe["epochs"] = epochs
@@ -105,17 +107,26 @@ def comparison(
         recipe["epochs"] = 1
     base, *others = commits
     document: dict[str, Any] = {
-        "name": _name(commits),
+        "name": name or _name(commits),
         "question": f"Is {_listed(others)} better than {base}?",
         "trainer": trainer.name,
         "factors": {COMMIT: list(commits)},
         "fixed": fixed,
-        "seeds": seeds,
+        "seeds": seeds if isinstance(seeds, int) else list(seeds),
         "recipe": recipe,
-        "metric": metric,
+        "metric": {metric: _direction(trainer, metric)} if metric else "",
     }
     kept = {key: part for key, part in document.items() if part not in ({}, "")}
     return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+
+
+def _direction(trainer: Trainer, name: str) -> Direction:
+    """Returns what is better of a metric. Raises AblateError if there is none."""
+    for metric in trainer.metrics:
+        if metric.name == name:
+            return metric.direction
+    names = [metric.name for metric in trainer.metrics]
+    raise AblateError(f"{option('metric')}: {unknown('metric', name, names)}")
 
 
 def _listed(names: Sequence[str]) -> str:

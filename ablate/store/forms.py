@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
-from ablate.records import SOURCES, Recipe
+from ablate.records import SOURCES, Declared, Direction, Recipe
 from ablate.store import space_data
 
+DECLARED = frozenset(field.name for field in fields(Declared))
 RECIPE = frozenset(field.name for field in fields(Recipe))
 
 
@@ -53,6 +54,32 @@ def is_earlier(value: Any) -> bool:
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and [type(part) for part in value] == [int, int]
+
+
+def is_results(value: Any) -> bool:
+    """Whether a value maps seeds to results."""
+    return isinstance(value, dict) and all(
+        seed.isdecimal() and isinstance(result, int | float | None)
+        for seed, result in value.items()
+    )
+
+
+def is_declared(value: Any) -> bool:
+    """Whether a value is empty, or what holds for a whole chain."""
+    if not isinstance(value, dict):
+        return False
+    if not value:
+        return True
+    numbers = value.get("level"), value.get("most"), value.get("epochs", None)
+    return (
+        value.keys() == DECLARED
+        and all(isinstance(value[name], str) for name in ("metric", "trainer"))
+        and value["direction"] in get_args(Direction)
+        and isinstance(numbers[0], float)
+        and type(numbers[1]) is int
+        and (numbers[2] is None or type(numbers[2]) is int)
+        and is_settings(value["settings"])
+    )
 
 
 def is_numbers(value: Any) -> bool:

@@ -13,6 +13,7 @@ from ablate.errors import (
     StoreError,
     did_you_mean,
 )
+from ablate.store.chains import ChainReader
 from ablate.store.costs import CostReader
 from ablate.store.database import (
     BUSY_SECONDS,
@@ -74,6 +75,7 @@ class Reader:
         self.trials = TrialReader(self._engine, self.studies)
         self.diagnostics = DiagnosticReader(self._engine, self.studies)
         self.costs = CostReader(self._engine)
+        self.chains = ChainReader(self._engine)
         self.identities = IdentityReader(self._engine)
 
     def close(self) -> None:

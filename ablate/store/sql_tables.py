@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import Subquery
 
-from ablate.records import Stage, Standing, Status
+from ablate.records import LONGEST_CHAIN, Decision, Stage, Standing, Status
 from ablate.store import forms
 from ablate.store.checked import (
     JSON,
@@ -44,6 +44,7 @@ CLOCK = "seconds since 1970 by the database's clock"
 _ATTEMPTS = ("running", "lost", "interrupted")
 _ROLES = ("reference", "baseline", "variant", "control")
 _STATUSES = tuple(Status)
+_DECISIONS = tuple(Decision)
 _SPACE = JSON(forms.is_space, "a space")
 _VERSIONS = JSON(forms.is_versions, "an object of versions")
 
@@ -541,6 +542,36 @@ diagnostics = Table(
         nullable=True,
         comment="a vector, or the rows of a matrix",
     ),
+)
+
+# Every proposal of every chain, in their order; number 0 is the first baseline.
+proposals = Table(
+    "proposals",
+    metadata,
+    column("chain", String(LONGEST_CHAIN), primary_key=True),
+    column("number", Integer, primary_key=True, autoincrement=False),
+    column("name", Text, comment="as it was typed"),
+    column("identity", Text, comment="equal for proposals that train the same"),
+    column("source", Text, comment="the commit; empty: its results were reported"),
+    column("decision", String(12, _DECISIONS), comment="`more seeds` while it is open"),
+    column("reason", Text, comment="why it was discarded, if it was"),
+    column("against", Integer, comment="number of the baseline"),
+    column("evidence", Float, comment="e-value after its last seed"),
+    column("needed", Float, comment="it is kept when the evidence reaches this"),
+    column(
+        "results",
+        JSON(forms.is_results, "results by seed"),
+        comment="by seed, in the order of the looks; null: it diverged",
+    ),
+    column("trials", Integer, comment="trials that were trained for it"),
+    column("seconds", Float, comment="of training of these trials"),
+    column(
+        "declared",
+        JSON(forms.is_declared, "what holds for a chain"),
+        comment="of number 0: what holds for the whole chain",
+    ),
+    column("begun_at", DateTime),
+    column("ended_at", DateTime, nullable=True),
 )
 
 # Columns of equal type may share one object so far.

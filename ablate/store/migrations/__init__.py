@@ -4,6 +4,6 @@ A store of revision `OLDEST` is converted by `store.from_revision_14` to revisio
 one of an earlier revision cannot be opened.
 """
 
-HEAD = "r0003"
+HEAD = "r0004"
 FIRST = "r0001"
 OLDEST = "0014"

@@ -1,0 +1,301 @@
+"""`ablate gate --chain`: proposals to a chain."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from ablate.cli.output import GATE_CODES, Format, say, show, tell
+from ablate.errors import AblateError, shortened
+from ablate.records import MOST_WHOLE, Decision, Level
+
+if TYPE_CHECKING:
+    from ablate.pipeline import Hooks, Options, Outcome
+    from ablate.records import Declared, Proposal, Space
+    from ablate.report.table import Table
+    from ablate.trained.chain import Answer, Chain
+
+CODES = {
+    Decision.BASELINE: 0,
+    Decision.KEEP: 0,
+    Decision.DISCARD: 4,
+    Decision.MORE_SEEDS: 5,
+}
+# The name of a metric that is only reported.
+RESULT = "result"
+
+
+class Better(StrEnum):
+    """Whether larger or smaller results are better."""
+
+    max = "max"
+    min = "min"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command says about a chain.
+
+    Attributes:
+        name: the proposal, or the first baseline.
+        declaring: the options that declare a new chain, as far as they were given.
+    """
+
+    name: str | None
+    reported: tuple[str, ...]
+    withdraw: bool
+    confirm: int | None
+    declaring: tuple[str, ...]
+    epochs: int | None
+    settings: tuple[str, ...]
+    metric: str
+    direction: str
+    trainer: str
+    most: int
+
+
+def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int:
+    """Does what a command says, prints the answer, and returns the exit code.
+
+    Raises:
+        AblateError: the command contradicts itself, or the chain.
+    """
+    from ablate.trained.chain import Chain
+
+    _refuse_rows(options)
+    chain = Chain(name, options, _train)
+    is_new = not chain.proposals()
+    ways = (asked.name is not None, asked.withdraw, asked.confirm is not None)
+    if sum(ways) > 1:
+        raise AblateError("gate: name a proposal, or --withdraw, or --confirm SEEDS")
+    if asked.reported and asked.name is None:
+        raise AblateError("--reported needs the name of a proposal; add it")
+    if is_new:
+        return _begin(chain, asked, form)
+    if asked.declaring:
+        raise AblateError(
+            f"the chain {name} exists, and {asked.declaring[0]} is declared with its first"
+            " baseline; leave it out"
+        )
+    if asked.confirm is not None:
+        return _confirm(chain, asked.confirm, form)
+    if asked.withdraw:
+        return _show(chain.withdraw(), form)
+    if asked.name is None:
+        show(proposals_table(chain.proposals(), chain.declared()), form.value)
+        return 0
+    if asked.reported:
+        return _show(chain.report(asked.name, results_of(asked.reported)), form)
+    return _show(chain.propose(asked.name), form)
+
+
+def _refuse_rows(options: Options) -> None:
+    if options.rows or options.seeds:
+        raise AblateError("gate: a chain chooses rows and seeds itself; leave them out")
+
+
+def _begin(chain: Chain, asked: Asked, form: Format) -> int:
+    """Makes a chain with its first baseline."""
+    from ablate.records import Declared
+    from ablate.report.evidence import LEVEL
+    from ablate.space.comparison import command_trainer
+
+    if asked.name is None:
+        raise AblateError(
+            f"there is no chain {chain.name}; make it with its baseline, as in: ablate"
+            f" gate --chain {chain.name} main --with mine.py"
+        )
+    if asked.reported:
+        if not asked.direction:
+            raise AblateError(
+                "a new chain with reported results needs --direction max or --direction"
+                " min"
+            )
+        for option in ("--trainer", "--epochs", "--set"):
+            if option in asked.declaring:
+                raise AblateError(f"{option} has no effect on reported results")
+        declared = Declared(
+            metric=asked.metric or RESULT,
+            direction="max" if asked.direction == "max" else "min",
+            level=LEVEL,
+            most=asked.most,
+        )
+        results = results_of(asked.reported)
+        return _show(chain.begin_reported(asked.name, results, declared), form)
+    if asked.direction:
+        raise AblateError("--direction is that of the trainer's metric; leave it out")
+    trainer = command_trainer(asked.trainer)
+    names = {metric.name: metric for metric in trainer.metrics if metric.compared}
+    metric = names.get(asked.metric) if asked.metric else trainer.metrics[0]
+    if metric is None:
+        raise AblateError(
+            f"--metric {shortened(asked.metric)}: the metrics of trainer {trainer.name} are"
+            f" {', '.join(names)}"
+        )
+    declared = Declared(
+        metric=metric.name,
+        direction=metric.direction,
+        level=LEVEL,
+        most=asked.most,
+        trainer=trainer.name,
+        settings=settings_of(asked.settings),
+        epochs=asked.epochs,
+    )
+    return _show(chain.begin(asked.name, declared), form)
+
+
+def _train(study: Space, options: Options, hooks: Hooks) -> Outcome:
+    """Runs a study with a progress display."""
+    from dataclasses import replace
+
+    from ablate import pipeline
+    from ablate.cli.progress import Progress
+
+    with Progress(announces=False) as progress:
+        shown = replace(
+            hooks,
+            begun=progress.begun,
+            proposed=progress.proposed,
+            event=progress.event,
+            stop=progress.stop,
+            planned=_both(hooks.planned, progress.planned),
+        )
+        return pipeline.run(study, study.name, options, shown)
+
+
+def _both(first: Any, second: Any) -> Any:
+    def planned(preview: Any) -> None:
+        first(preview)
+        second(preview)
+
+    return planned
+
+
+def _show(answer: Answer, form: Format) -> int:
+    if form is Format.json:
+        say(json.dumps(answer.to_dict()))
+    elif form is Format.table:
+        say(_sentence(answer))
+        tell(f"Next: {answer.next}.")
+    else:
+        raise AblateError(
+            f"gate --chain prints text or JSON, not {form.value}; use --format json"
+        )
+    return CODES[answer.proposal.decision]
+
+
+def _sentence(answer: Answer) -> str:
+    mine = answer.proposal
+    if mine.decision is Decision.BASELINE:
+        return f"{mine.name} is the first baseline of the chain {mine.chain}."
+    gain = "" if answer.difference is None else f", {answer.difference:+.4g} on average"
+    seeds = f"{len(mine.results)} seed{'' if len(mine.results) == 1 else 's'}"
+    reason = f": {mine.reason}" if mine.reason else ""
+    return (
+        f"{mine.name}: {mine.decision}{reason} ({seeds}{gain}; evidence"
+        f" {mine.evidence:.3g}, needed {mine.needed:.3g}). {answer.kept} kept, baseline"
+        f" {answer.baseline}, {answer.trials} trials in {answer.seconds / 3600:.2g} h."
+    )
+
+
+def _confirm(chain: Chain, seeds: int, form: Format) -> int:
+    words, verdict = chain.confirm(seeds)
+    if form is Format.json:
+        say(json.dumps({"chain": chain.name, "verdict": verdict, "text": words}))
+    else:
+        say(words)
+    return GATE_CODES[verdict]
+
+
+def proposals_table(every: list[Proposal], declared: Declared) -> Table:
+    """Returns the proposals of a chain as a table."""
+    from ablate.report.table import Column, tabulate
+
+    columns: list[Column[Proposal]] = [
+        Column("number", lambda each: each.number, heading="#", right=True, kind=int),
+        Column("proposal", lambda each: each.name, heading="proposal"),
+        Column("source", lambda each: each.source),
+        Column("decision", lambda each: str(each.decision), heading="decision"),
+        Column("against", lambda each: each.against, heading="against", kind=int),
+        Column("seeds", lambda each: len(each.results), heading="seeds", kind=int),
+        Column(
+            "evidence",
+            lambda each: each.evidence,
+            heading="evidence",
+            text=lambda each: f"{each.evidence:.3g}" if each.number else "",
+            right=True,
+            kind=float,
+        ),
+        Column(
+            "needed",
+            lambda each: each.needed,
+            heading="needed",
+            text=lambda each: f"{each.needed:.3g}" if each.number else "",
+            right=True,
+            kind=float,
+        ),
+        Column("trials", lambda each: each.trials, heading="trials", kind=int),
+        Column("seconds", lambda each: each.seconds, kind=float),
+        Column("reason", lambda each: each.reason, heading="why"),
+    ]
+    better = "larger" if declared.direction == "max" else "smaller"
+    note = (
+        f"By {declared.metric}, {better} is better. A proposal is kept when its evidence"
+        f" reaches what is needed; at most {declared.level:.0%} of the kept ones are not"
+        " better than their baseline, on average."
+    )
+    return tabulate(columns, every, notes=[note])
+
+
+def results_of(reported: tuple[str, ...]) -> dict[int, float | None]:
+    """Returns results by seed, from texts such as `3=0.91`; None for nan.
+
+    Raises:
+        AblateError: a text is no seed with a result, or a seed is there twice.
+    """
+    results: dict[int, float | None] = {}
+    for text in reported:
+        seed, _, written = text.partition("=")
+        try:
+            number, result = int(seed), float(written)
+        except ValueError:
+            raise AblateError(
+                f"--reported {shortened(text)}: write SEED=RESULT, as in --reported 0=0.91"
+            ) from None
+        if not 0 <= number <= MOST_WHOLE or math.isinf(result):
+            raise AblateError(
+                f"--reported {shortened(text)}: a seed is a whole number from 0, and a"
+                " result a finite number, or nan if the run diverged"
+            )
+        if number in results:
+            raise AblateError(f"--reported: seed {number} is there twice")
+        results[number] = None if math.isnan(result) else result
+    return results
+
+
+def settings_of(chosen: tuple[str, ...]) -> dict[str, Level]:
+    """Returns levels by name, from texts such as `norm=rms`.
+
+    Raises:
+        AblateError: a text is not NAME=LEVEL, or a name is there twice.
+    """
+    import yaml
+
+    settings: dict[str, Level] = {}
+    for text in chosen:
+        name, equals, written = text.partition("=")
+        try:
+            level = yaml.safe_load(written)
+        except yaml.YAMLError:
+            level = None
+        if not name or not equals or not isinstance(level, bool | int | float | str):
+            raise AblateError(
+                f"--set {shortened(text)}: write NAME=LEVEL, as in --set recipe.lr=0.1"
+            )
+        if name in settings:
+            raise AblateError(f"--set {name} is there twice; give it one level")
+        settings[name] = level
+    return settings

@@ -1,0 +1,78 @@
+"""A chain: proposals that are compared with a baseline, one after another.
+
+A proposal that is kept becomes the baseline of those behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ablate.records.base import Level
+from ablate.records.metric import Direction
+
+LONGEST_CHAIN = 100
+# Seeds after which a proposal is discarded, unless the chain says otherwise.
+MOST_SEEDS = 20
+
+
+class Decision(StrEnum):
+    """What becomes of a proposal."""
+
+    BASELINE = "baseline"
+    KEEP = "keep"
+    DISCARD = "discard"
+    MORE_SEEDS = "more seeds"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What holds for a whole chain, and was declared with its first baseline.
+
+    Attributes:
+        metric: by which proposals are compared.
+        level: bounds the mean share of kept proposals that are not better.
+        most: the number of seeds after which a proposal is discarded.
+        trainer: the command that trains; empty: results are reported.
+        settings: levels of other factors, and fields of the recipe.
+        epochs: None: as the command has them.
+    """
+
+    metric: str
+    direction: Direction
+    level: float
+    most: int
+    trainer: str = ""
+    settings: Mapping[str, Level] = field(default_factory=dict)
+    epochs: int | None = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposal as the store has it. Number 0 is the first baseline.
+
+    Attributes:
+        identity: equal for proposals that train the same.
+        source: the commit; empty if results are reported.
+        decision: MORE_SEEDS while it is open.
+        against: the number of the proposal that is its baseline.
+        results: its own, by seed, in the order in which they were looked at. None: it
+            diverged.
+        trials: how many trials were trained for it, those of the baseline included.
+        seconds: of their training.
+    """
+
+    chain: str
+    number: int
+    name: str
+    identity: str
+    source: str = ""
+    decision: Decision = Decision.MORE_SEEDS
+    reason: str = ""
+    against: int = 0
+    evidence: float = 1.0
+    needed: float = 0.0
+    results: Mapping[int, float | None] = field(default_factory=dict)
+    trials: int = 0
+    seconds: float = 0.0

@@ -1,0 +1,512 @@
+"""A chain of accepted changes: each proposal is compared with the present baseline.
+
+The evidence and the threshold are those of `ablate.report.evidence`. A proposal is
+trained seed by seed until it is decided; the baseline keeps its trials, so that a new
+proposal costs little more than its own seeds. Everything is in the store: a chain goes on
+after a kill, and what was decided stays decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ablate import pipeline, space
+from ablate.errors import AblateError, shortened
+from ablate.own.commits import PATCHES, WORKTREE, Tree, make_hidden
+from ablate.parts import Trainer, trainer_named
+from ablate.pipeline import Hooks, Options, Outcome
+from ablate.records import (
+    LONGEST_CHAIN,
+    CellResult,
+    Decision,
+    Declared,
+    Generation,
+    Proposal,
+    Space,
+    Status,
+)
+from ablate.report.effects import effects
+from ablate.report.evidence import decide, needed
+from ablate.report.wording import sentence
+from ablate.results.study import Study
+from ablate.scheduling.preview import Preview
+from ablate.space.comparison import comparison
+from ablate.store.chains import put_proposal, put_results
+from ablate.store.database import exists
+from ablate.store.notes import ARCHIVED, STUDY, Note, Notes, notes_file
+from ablate.store.reader import Reader
+
+Results = Mapping[int, float | None]
+# Where the studies of chains are, which lists of studies leave out.
+FOLDER = "chain/"
+# Characters of a commit in tables.
+SHOWN = 12
+# The first seed of confirmations, which no proposal has.
+FIRST_FRESH_SEED = 1_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is known of a proposal, and what to do next.
+
+    Attributes:
+        baseline: the name of the present baseline.
+        difference: the mean difference from its own baseline, over common seeds.
+        kept: how many proposals of the chain were kept.
+        trials, seconds: of the whole chain so far.
+        next: what to do next.
+    """
+
+    proposal: Proposal
+    baseline: str
+    difference: float | None
+    kept: int
+    trials: int
+    seconds: float
+    next: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns the answer as one JSON object."""
+        mine = self.proposal
+        return {
+            "chain": mine.chain,
+            "proposal": mine.name,
+            "number": mine.number,
+            "decision": str(mine.decision),
+            "reason": mine.reason,
+            "difference": self.difference,
+            "evidence": mine.evidence,
+            "needed": mine.needed,
+            "seeds": len(mine.results),
+            "trials": mine.trials,
+            "baseline": self.baseline,
+            "kept": self.kept,
+            "chain_trials": self.trials,
+            "chain_hours": round(self.seconds / 3600, 4),
+            "next": self.next,
+        }
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain in a store.
+
+    Args:
+        name: letters, digits, `-`, `_` and `.`.
+        options: of the runs that train.
+        train: runs a study, and returns its outcome.
+    """
+
+    name: str
+    options: Options
+    train: Callable[[Space, Options, Hooks], Outcome] | None = None
+
+    def __post_init__(self) -> None:
+        is_plain = all(each.isalnum() or each in "-_." for each in self.name)
+        if not self.name or not is_plain or len(self.name) > LONGEST_CHAIN:
+            raise AblateError(
+                f"chain {shortened(repr(self.name))}: a name has letters, digits, -, _ and"
+                f" ., and {LONGEST_CHAIN} characters at most"
+            )
+
+    # What is stored.
+
+    def proposals(self) -> list[Proposal]:
+        """Returns all proposals in their order; the first one is the first baseline."""
+        if not exists(self.options.url):
+            return []
+        with Reader(self.options.url) as reader:
+            return reader.chains.proposals(self.name)
+
+    def declared(self) -> Declared:
+        """Returns what holds for the whole chain.
+
+        Raises:
+            UnknownName: there is no such chain.
+        """
+        with Reader(self.options.url) as reader:
+            return reader.chains.declared(self.name)
+
+    def baseline(self) -> Proposal:
+        """Returns the present baseline: the last proposal that was kept."""
+        return _last_kept(self.proposals())
+
+    # What changes it.
+
+    def begin(self, commit: str, declared: Declared) -> Answer:
+        """Makes the chain, with a commit as its first baseline. Trains nothing.
+
+        Raises:
+            AblateError: the chain exists, or the commit cannot be trained.
+        """
+        tree = _tree(trainer_named(declared.trainer), commit)
+        return self._first(commit, tree.identity, tree.commit, declared, {})
+
+    def begin_reported(self, name: str, results: Results, declared: Declared) -> Answer:
+        """Makes the chain, with reported results as those of its first baseline.
+
+        Raises:
+            AblateError: the chain exists.
+        """
+        return self._first(name, name, "", declared, results)
+
+    def _first(
+        self,
+        name: str,
+        identity: str,
+        source: str,
+        declared: Declared,
+        results: Results,
+    ) -> Answer:
+        if self.proposals():
+            raise AblateError(f"the chain {self.name} exists; propose to it")
+        first = Proposal(
+            chain=self.name,
+            number=0,
+            name=name,
+            identity=identity,
+            source=source,
+            decision=Decision.BASELINE,
+            results=results,
+        )
+        make_hidden(self.options.runs)
+        put_proposal(self.options.url, first, declared)
+        return self._answer(first)
+
+    def propose(self, commit: str) -> Answer:
+        """Trains a commit, seed by seed until it is decided.
+
+        What was decided before, under whatever name, is not trained again.
+
+        Raises:
+            AblateError: another proposal is open, or the baseline cannot be trained.
+        """
+        declared = self.declared()
+        if not declared.trainer:
+            raise AblateError(
+                f"the results of the chain {self.name} are reported; report those of"
+                f" {commit}"
+            )
+        trainer = trainer_named(declared.trainer)
+        tree = _tree(trainer, commit)
+        base = self.baseline()
+        if tree.identity == base.identity and tree.commit != base.source:
+            # It costs no share of the level, so it is not stored.
+            reason = f"it trains the same as the baseline {base.name}"
+            same = replace(base, name=commit, decision=Decision.DISCARD, reason=reason)
+            return self._answer(same)
+        mine = self._proposal(commit, tree.identity, tree.commit)
+        seeds = max(len(mine.results), 1)
+        while mine.decision is Decision.MORE_SEEDS:
+            mine, is_complete = self._trained(mine, declared, trainer, seeds)
+            if not is_complete:
+                # The budget is used up, or the run was interrupted.
+                break
+            seeds += 1
+        return self._answer(mine)
+
+    def report(self, name: str, results: Results) -> Answer:
+        """Adds reported results of a proposal, or of the present baseline, by seed.
+
+        Raises:
+            AblateError: another proposal is open, a result differs from what was reported
+                before, or the baseline has no result of a seed.
+        """
+        declared = self.declared()
+        if declared.trainer:
+            raise AblateError(
+                f"the chain {self.name} trains commits, so its results are not reported"
+            )
+        base = self.baseline()
+        if name == base.name:
+            every = _merged(name, base.results, results)
+            put_results(self.options.url, self.name, base.number, every)
+            return self._answer(replace(base, results=every))
+        missing = [seed for seed in results if seed not in base.results]
+        if missing:
+            raise AblateError(
+                f"the baseline {base.name} has no result of seed {missing[0]}; report it"
+                " first, so that both can be compared"
+            )
+        mine = self._proposal(name, name, "")
+        if mine.decision is not Decision.MORE_SEEDS:
+            return self._answer(mine)
+        every = _merged(name, mine.results, results)
+        return self._answer(self._decided(replace(mine, results=every), declared))
+
+    def withdraw(self) -> Answer:
+        """Discards the open proposal.
+
+        Raises:
+            AblateError: no proposal is open.
+        """
+        for proposal in self.proposals():
+            if proposal.decision is Decision.MORE_SEEDS:
+                return self._answer(self._discarded(proposal, "it was withdrawn"))
+        raise AblateError(f"the chain {self.name} has no open proposal")
+
+    def confirm(self, seeds: int) -> tuple[str, str]:
+        """Compares the present baseline with the first one on fresh seeds.
+
+        Returns:
+            a sentence, and the verdict.
+
+        Raises:
+            AblateError: nothing was kept, or results are reported.
+        """
+        declared = self.declared()
+        every = self.proposals()
+        first, last = every[0], _last_kept(every)
+        if not declared.trainer:
+            raise AblateError(
+                f"the results of the chain {self.name} are reported; train fresh seeds of"
+                f" {first.name} and {last.name}, and compare them with: ablate judge"
+            )
+        if first.number == last.number:
+            raise AblateError(f"the chain {self.name} has kept no proposal yet")
+        name = f"{FOLDER}{self.name}/confirm-{last.number}"
+        fresh = [FIRST_FRESH_SEED + last.number * 100 + seed for seed in range(seeds)]
+        study = self._space(name, first, last, declared, fresh)
+        self._run(study, fresh)
+        results, stored = Study(name, self.options.url).read()
+        # Its seeds are fresh, so nothing that was seen before could choose them.
+        fresh_results = replace(results, generation=Generation(), earlier={})
+        (effect,) = effects(fresh_results, stored.criterion.margin)
+        words = sentence(effect, results.metric, stored.criterion.margin)
+        return words, str(effect.verdict)
+
+    # Steps of a proposal.
+
+    def _proposal(self, name: str, identity: str, source: str) -> Proposal:
+        """Returns the stored proposal that trains the same, or a new one.
+
+        Raises:
+            AblateError: another proposal is open.
+        """
+        every = self.proposals()
+        base = _last_kept(every)
+        for proposal in every:
+            if proposal.identity != identity:
+                continue
+            was_tested = proposal.against == base.number
+            if proposal.number == base.number or was_tested:
+                return proposal
+        for proposal in every:
+            if proposal.decision is Decision.MORE_SEEDS:
+                raise AblateError(
+                    f"the chain {self.name} has the open proposal {proposal.name}; go on"
+                    " with it, or withdraw it"
+                )
+        number = len(every)
+        kept = sum(each.decision is Decision.KEEP for each in every)
+        mine = Proposal(
+            chain=self.name,
+            number=number,
+            name=name,
+            identity=identity,
+            source=source,
+            against=base.number,
+            needed=needed(number, kept, self.declared().level),
+        )
+        put_proposal(self.options.url, mine)
+        return mine
+
+    def _trained(
+        self, mine: Proposal, declared: Declared, trainer: Trainer, seeds: int
+    ) -> tuple[Proposal, bool]:
+        """Returns a proposal with so many seeds, and whether all of them have ended."""
+        base = self.baseline()
+        name = f"{FOLDER}{self.name}/{mine.number}"
+        study = self._space(name, base, mine, declared, declared.most)
+        planned: list[Preview] = []
+        outcome = self._run(study, range(seeds), Hooks(planned=planned.append))
+        with Reader(self.options.url) as reader:
+            results = reader.studies.results(name)
+            new = [trial.hash for trial in planned[0].to_train if trial.seed < seeds]
+            known = reader.trials.known(new)
+        base_cell, cell = results.cells
+        failed = [s for s, status in cell.statuses.items() if status is Status.FAILED]
+        if failed:
+            reason = f"its training failed at seed {failed[0]}; see: ablate logs {name}"
+            return self._discarded(mine, reason), True
+        if outcome.failed:
+            raise AblateError(
+                f"a training of the baseline {base.name} failed; see: ablate logs {name}"
+            )
+        mine = replace(
+            mine,
+            trials=mine.trials + len(known),
+            seconds=mine.seconds
+            + sum(epoch.seconds for each in known.values() for epoch in each.epochs),
+        )
+        results_of_base = _ended(base_cell, seeds)
+        results_of_mine = _ended(cell, seeds)
+        put_results(
+            self.options.url,
+            self.name,
+            base.number,
+            {**base.results, **results_of_base},
+        )
+        both = {s: r for s, r in results_of_mine.items() if s in results_of_base}
+        mine = self._decided(replace(mine, results=both), declared)
+        return mine, len(both) == seeds
+
+    def _decided(self, mine: Proposal, declared: Declared) -> Proposal:
+        """Stores a proposal with its evidence, and perhaps its decision."""
+        every = self.proposals()
+        earlier = [
+            list(_differences(each, every[each.against], declared).values())
+            for each in every
+            if 0 < each.number < mine.number
+        ]
+        differences = _differences(mine, every[mine.against], declared)
+        evidence = decide(
+            list(differences.values()), earlier, mine.needed, declared.most
+        )
+        mine = replace(
+            mine,
+            decision=evidence.decision,
+            reason=evidence.reason,
+            evidence=evidence.value,
+        )
+        put_proposal(self.options.url, mine)
+        return mine
+
+    def _discarded(self, mine: Proposal, reason: str) -> Proposal:
+        mine = replace(mine, decision=Decision.DISCARD, reason=reason)
+        put_proposal(self.options.url, mine)
+        return mine
+
+    def _space(
+        self,
+        name: str,
+        base: Proposal,
+        mine: Proposal,
+        declared: Declared,
+        seeds: int | Sequence[int],
+    ) -> Space:
+        text = comparison(
+            [base.source[:SHOWN], mine.source[:SHOWN]],
+            trainer_named(declared.trainer),
+            name=name,
+            seeds=seeds,
+            epochs=declared.epochs,
+            metric=declared.metric,
+            settings=declared.settings,
+        )
+        return space.load(text, name)
+
+    def _run(
+        self, study: Space, seeds: Sequence[int], hooks: Hooks | None = None
+    ) -> Outcome:
+        options = replace(self.options, seeds=tuple(seeds))
+        notes = Notes(notes_file(options.url, options.runs))
+        # The chain lists its studies.
+        notes.put(study.name, STUDY, Note(tags=(ARCHIVED,)))
+        if self.train is not None:
+            return self.train(study, options, hooks or Hooks())
+        return pipeline.run(study, study.name, options, hooks)
+
+    def _answer(self, mine: Proposal) -> Answer:
+        every = self.proposals()
+        declared = self.declared()
+        differences = _differences(mine, every[mine.against], declared)
+        finite = [each for each in differences.values() if math.isfinite(each)]
+        mean = sum(finite) / len(finite) if finite and mine.number else None
+        if mean is not None and declared.direction == "min":
+            mean = -mean
+        base = _last_kept(every)
+        return Answer(
+            proposal=mine,
+            baseline=base.name,
+            difference=mean,
+            kept=sum(each.decision is Decision.KEEP for each in every),
+            trials=sum(each.trials for each in every),
+            seconds=sum(each.seconds for each in every),
+            next=_next(mine, base, declared),
+        )
+
+
+def _tree(trainer: Trainer, name: str) -> Tree:
+    """Returns the files of a commit.
+
+    Raises:
+        AblateError: it is no commit, so that it could not be found again later.
+    """
+    if name == WORKTREE or name.endswith(PATCHES):
+        raise AblateError(
+            f"{name}: a proposal is a commit, so that it can become the baseline; commit"
+            " your changes, and propose HEAD"
+        )
+    return trainer.tree(name)
+
+
+def _last_kept(every: Sequence[Proposal]) -> Proposal:
+    """Returns the present baseline."""
+    kept = (Decision.BASELINE, Decision.KEEP)
+    return [each for each in every if each.decision in kept][-1]
+
+
+def _merged(name: str, before: Results, results: Results) -> dict[int, float | None]:
+    """Returns results with further ones.
+
+    Raises:
+        AblateError: a result differs from what was reported before.
+    """
+    for seed, result in results.items():
+        if seed in before and before[seed] != result:
+            raise AblateError(
+                f"{name}: the result of seed {seed} was reported as {before[seed]}, and"
+                f" now as {result}; a result does not change, so give another run"
+                " another seed"
+            )
+    return {**before, **results}
+
+
+def _ended(cell: CellResult, seeds: int) -> dict[int, float | None]:
+    """Returns the results of the seeds that have ended, up to the first that has not."""
+    results: dict[int, float | None] = {}
+    for seed in range(seeds):
+        if seed in cell.values:
+            results[seed] = cell.values[seed]
+        elif cell.statuses.get(seed) is Status.DIVERGED:
+            results[seed] = None
+        else:
+            break
+    return results
+
+
+def _differences(
+    mine: Proposal, base: Proposal, declared: Declared
+) -> dict[int, float]:
+    """Returns by how much a proposal is better at each common seed.
+
+    It is infinite where one of the two diverged, and 0 where both did.
+    """
+    sign = 1 if declared.direction == "max" else -1
+    differences = {}
+    for seed, result in mine.results.items():
+        if seed not in base.results:
+            continue
+        before = base.results[seed]
+        if result is None or before is None:
+            gains = (before is None) - (result is None)
+            differences[seed] = gains * math.inf if gains else 0.0
+        else:
+            differences[seed] = sign * (result - before)
+    return differences
+
+
+def _next(mine: Proposal, base: Proposal, declared: Declared) -> str:
+    """Returns what to do after a decision."""
+    if mine.decision is Decision.DISCARD:
+        return f"go back to {base.name}, and propose another change"
+    if mine.decision is not Decision.MORE_SEEDS:
+        return f"propose a change of {base.name}"
+    seed = len(mine.results)
+    if declared.trainer:
+        return f"propose {mine.name} again to train further seeds"
+    missing = "" if seed in base.results else f" and of {base.name}"
+    return f"report seed {seed} of {mine.name}{missing}"
