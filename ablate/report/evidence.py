@@ -4,8 +4,10 @@ Under the null hypothesis, exchanging proposal and baseline at any seed changes 
 so the sign of each difference is a fair coin, whatever its size. A bet on the sign, made
 before the difference is known, therefore multiplies the stake by a factor of mean 1, and
 the product over seeds is an e-process: it may be looked at after each seed (Ville's
-inequality). The factor is that of the symmetrised normal distribution with a mean of
-`BET` standard deviations (Efron, 1969; Ramdas et al., Game-Theoretic Statistics, 2023).
+inequality). The bet is that of a normal difference with a mean of `BET` standard
+deviations: its odds are exp(2 x BET x difference / noise). They are capped, so that one
+training that collapses does not end a good proposal (for bets on signs, see Efron, 1969,
+and Ramdas et al., Game-Theoretic Statistics, 2023).
 
 A proposal is kept when its evidence reaches 1 / (level x share x (kept before + 1)):
 e-LOND, which bounds the false discovery rate under any dependence (Xu and Ramdas, Online
@@ -17,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from ablate.records import MOST_SEEDS, Decision
 
@@ -24,7 +27,13 @@ from ablate.records import MOST_SEEDS, Decision
 LEVEL = 0.05
 # The difference that is bet on, in standard deviations of a difference.
 BET = 2.0
-# The share of the stake that is bet on a sign while no scale is known.
+# The largest logarithm of the odds of a bet.
+MOST_ODDS = 3.0
+# By what a seed multiplies the evidence at most.
+MOST_FACTOR = 2 / (1 + math.exp(-MOST_ODDS))
+# The standard deviation of normal noise, in medians of its absolute deviations.
+NORMAL = 1.4826
+# The share of the stake that is bet on a sign while no noise is known.
 FIRST_STAKE = 0.5
 # Less evidence than this ends a proposal.
 GIVE_UP = 0.3
@@ -84,14 +93,10 @@ def decide(
         threshold: see `needed`.
         most: the number of seeds after which a proposal is not continued.
     """
-    squares, freedom = 0.0, 0
-    for others in earlier:
-        more, degrees = _spread(others)
-        squares, freedom = squares + more, freedom + degrees
+    known = [deviation for others in earlier for deviation in _deviations(others)]
     value = 1.0
     for number, difference in enumerate(differences[:most], start=1):
-        scale = _scale(differences[: number - 1], squares, freedom)
-        value *= _factor(difference, scale)
+        value *= _factor(difference, _noise(differences[: number - 1], known))
         if value >= threshold:
             return Evidence(value, threshold, number, Decision.KEEP)
         if number == SAME_SEEDS and not any(differences[:number]):
@@ -100,47 +105,45 @@ def decide(
         if value < GIVE_UP:
             reason = "its seeds speak against it"
             return Evidence(value, threshold, number, Decision.DISCARD, reason)
-        # Each further seed doubles the evidence at most.
-        if value * 2.0 ** (most - number) < threshold:
+        if value * MOST_FACTOR ** (most - number) < threshold:
             reason = f"{most} seeds could no longer show that it is better"
             return Evidence(value, threshold, number, Decision.DISCARD, reason)
     return Evidence(value, threshold, min(len(differences), most), Decision.MORE_SEEDS)
 
 
-def _factor(difference: float, scale: float | None) -> float:
-    """Returns by what a bet on a difference multiplies the stake: 0 to 2, mean 1."""
-    if math.isnan(difference):
-        return 1.0
-    if scale is None or math.isinf(difference):
-        stake = 1.0 if math.isinf(difference) else FIRST_STAKE
-        return 1 + stake * _sign(difference)
-    odds = 2 * BET * difference / scale
-    # Without overflow on either side.
-    return 2 / (1 + math.exp(-odds)) if odds > -700 else 0.0
+def _factor(difference: float, noise: float | None) -> float:
+    """Returns by what a bet on a difference multiplies the stake, with a mean of 1."""
+    if noise is None and math.isfinite(difference):
+        return 1 + FIRST_STAKE * ((difference > 0) - (difference < 0))
+    odds = 2 * BET * difference / (noise or 1.0)
+    return 2 / (1 + math.exp(-max(-MOST_ODDS, min(MOST_ODDS, odds))))
 
 
-def _sign(number: float) -> int:
-    return (number > 0) - (number < 0)
+def _noise(before: Sequence[float], known: Sequence[float]) -> float | None:
+    """Returns the standard deviation of a difference, from what is known before it.
 
+    It is estimated by the median, so that a training that collapses does not hide what
+    the others show.
 
-def _scale(before: Sequence[float], squares: float, freedom: int) -> float | None:
-    """Returns the noise of a difference, from what is known before it.
+    Args:
+        before: the differences of the proposal so far.
+        known: the deviations of earlier proposals.
 
-    None: nothing is known.
+    Returns:
+        None if nothing is known.
     """
-    more, degrees = _spread(before)
-    if squares + more > 0:
-        return math.sqrt((squares + more) / (freedom + degrees))
-    finite = [value for value in before if math.isfinite(value) and value]
-    if finite:
-        return math.sqrt(sum(value * value for value in finite) / len(finite))
-    return None
+    deviations = [*known, *_deviations(before)]
+    if any(deviations):
+        return median(deviations) * NORMAL or max(deviations)
+    sizes = [abs(each) for each in before if math.isfinite(each) and each]
+    return median(sizes) if sizes else None
 
 
-def _spread(differences: Sequence[float]) -> tuple[float, int]:
-    """Returns the sum of squares around the mean, and its degrees of freedom."""
-    finite = [value for value in differences if math.isfinite(value)]
+def _deviations(differences: Sequence[float]) -> list[float]:
+    """Returns the distances from the median, each with the noise of the median."""
+    finite = [each for each in differences if math.isfinite(each)]
     if len(finite) < 2:
-        return 0.0, 0
-    mean = sum(finite) / len(finite)
-    return sum((value - mean) ** 2 for value in finite), len(finite) - 1
+        return []
+    middle = median(finite)
+    factor = math.sqrt(len(finite) / (len(finite) - 1))
+    return [factor * abs(each - middle) for each in finite]

@@ -416,7 +416,7 @@ class Chain:
         finite = [each for each in differences.values() if math.isfinite(each)]
         mean = sum(finite) / len(finite) if finite and mine.number else None
         if mean is not None and declared.direction == "min":
-            mean = -mean
+            mean = 0.0 - mean
         base = _last_kept(every)
         return Answer(
             proposal=mine,
