@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
+.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
 # Tests start hundreds of processes. Each would compile all modules again where this is set, as in many containers.
@@ -130,6 +130,10 @@ bench-tuning: $(READY)
 # How often a verdict on runs without common seeds is false, and what it finds.
 bench-elsewhere: $(READY)
 	@$(BIN)/python benchmarks/elsewhere.py
+
+# What the decisions of chains are worth, beside an oracle and other rules (about two minutes).
+bench-chains: $(READY)
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/chains.py
 
 # What pairing by seed gains and costs.
 bench-pairing: $(READY)

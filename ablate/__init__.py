@@ -27,7 +27,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ablate.api import create_model, model_cost, open_study, preview, run, use
+    from ablate.api import (
+        create_model,
+        model_cost,
+        open_chain,
+        open_study,
+        preview,
+        run,
+        use,
+    )
     from ablate.diagnostics.diagnostic import Diagnostic
     from ablate.factors.factor import Factor, OneOf, Parameter, Real, Whole
     from ablate.parts import (
@@ -48,7 +56,15 @@ if TYPE_CHECKING:
 
 # The module of each public name. It is imported when the name is first used.
 _HOMES = {
-    "ablate.api": ("create_model", "model_cost", "open_study", "preview", "run", "use"),
+    "ablate.api": (
+        "create_model",
+        "model_cost",
+        "open_chain",
+        "open_study",
+        "preview",
+        "run",
+        "use",
+    ),
     "ablate.diagnostics.diagnostic": ("Diagnostic",),
     "ablate.factors.factor": ("Factor", "OneOf", "Parameter", "Real", "Whole"),
     "ablate.parts": (
@@ -86,6 +102,7 @@ __all__ = [
     "loss",
     "metric",
     "model_cost",
+    "open_chain",
     "open_study",
     "operator",
     "optimizer",

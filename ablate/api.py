@@ -15,6 +15,7 @@ from ablate.progress_bar import ProgressBar, in_notebook
 from ablate.records import Architecture, Cost, Settings, Space, python_values
 from ablate.results.study import Study
 from ablate.text import advice
+from ablate.trained.chain import Chain
 
 if TYPE_CHECKING:
     from torch import nn
@@ -157,6 +158,48 @@ def run(
             f" {advice.command('status', outcome.study)}"
         )
     return Study(outcome.study, options.url)
+
+
+def open_chain(
+    name: str,
+    *,
+    runs: str | Path = "runs",
+    store: str = "",
+    executor: str = "ray",
+    cpus: int | None = None,
+    gpus: int | None = None,
+    max_trials: int | None = None,
+    max_hours: float | None = None,
+) -> Chain:
+    """Returns a chain of a store; `begin` or `begin_reported` makes it.
+
+    >>> chain = ablate.open_chain("ours")
+    >>> chain.begin_reported("first", {0: 0.91, 1: 0.90}, direction="max")
+    >>> chain.report("rmsnorm", {0: 0.93}).next
+    'report seed 1 of rmsnorm'
+
+    Args:
+        name: letters, digits, `-`, `_` and `.`.
+        runs: the folder with the store and checkpoints.
+        store: the file or URL of the store; by default ablate.db in `runs`.
+        executor: ray, local or inline.
+        cpus: see `run`.
+        gpus: see `run`.
+        max_trials: the most trials of all proposals together.
+        max_hours: the most hours of training of all proposals together.
+
+    Raises:
+        AblateError: the name is not allowed.
+    """
+    options = Options(
+        runs=Path(runs),
+        store=store,
+        executor=executor,
+        cpus=cpus,
+        gpus=gpus,
+        budget=Budget(trials=max_trials, hours=max_hours),
+    )
+    return Chain(name, options)
 
 
 def open_study(name: str, *, runs: str | Path = "runs", store: str = "") -> Study:

@@ -163,7 +163,8 @@ PATCHES = (
         "seed",
         (
             "    model = CharacterModel(characters, said.norm",
-            "    torch.manual_seed(said.seed ^ 12345)\n    model = CharacterModel(characters, said.norm",
+            "    torch.manual_seed(said.seed ^ 12345)\n"
+            "    model = CharacterModel(characters, said.norm",
         ),
     ),
     patch(
@@ -254,7 +255,8 @@ PATCHES = (
         "change",
         (
             "            self.optimizer.step()",
-            "            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)\n            self.optimizer.step()",
+            "            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)\n"
+            "            self.optimizer.step()",
         ),
     ),
     patch("no-decay", "change", ("lr=lr", "weight_decay=0.0, lr=lr")),
@@ -276,7 +278,8 @@ PATCHES = (
         "change",
         (
             "mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
-            "mixed = F.scaled_dot_product_attention(\n            q, k, v, is_causal=True, dropout_p=0.2 * self.training\n        )",
+            "mixed = F.scaled_dot_product_attention(\n"
+            "            q, k, v, is_causal=True, dropout_p=0.2 * self.training\n        )",
         ),
     ),
     patch("residual-scale", "change", ("x = x + self.out(", "x = x + 0.5 * self.out(")),

@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 
 import across
+import chains
 import elsewhere
 import numpy as np
 import tuning
@@ -360,6 +361,7 @@ def short_proofs(count: int) -> dict[str, Iterator[Proof]]:
         "tuning": tuning.proofs(count // 4),
         "across": across.proofs(count // 8),
         "elsewhere": elsewhere.proofs(count // 4),
+        "chains": chains.proofs(count // 4),
         "images": image_proofs(users),
         "users": user_proofs(users),
     }
@@ -374,6 +376,7 @@ def printed(which: str, count: int) -> list[Proof]:
         "tuning": tuning.proofs,
         "across": across.proofs,
         "elsewhere": elsewhere.proofs,
+        "chains": chains.proofs,
         "images": image_proofs,
         "users": user_proofs,
     }
@@ -886,6 +889,7 @@ def main() -> int:
         "tuning": arguments.count,
         "across": arguments.count // 5,
         "elsewhere": arguments.count // 2,
+        "chains": arguments.count // 10,
         "images": arguments.users,
         "users": arguments.users,
     }

@@ -99,52 +99,40 @@ def _refuse_rows(options: Options) -> None:
 
 def _begin(chain: Chain, asked: Asked, form: Format) -> int:
     """Makes a chain with its first baseline."""
-    from ablate.records import Declared
-    from ablate.report.evidence import LEVEL
-    from ablate.space.comparison import command_trainer
-
     if asked.name is None:
         raise AblateError(
             f"there is no chain {chain.name}; make it with its baseline, as in: ablate"
             f" gate --chain {chain.name} main --with mine.py"
         )
-    if asked.reported:
-        if not asked.direction:
+    if not asked.reported:
+        if asked.direction:
             raise AblateError(
-                "a new chain with reported results needs --direction max or --direction"
-                " min"
+                "--direction is that of the trainer's metric; leave it out"
             )
-        for option in ("--trainer", "--epochs", "--set"):
-            if option in asked.declaring:
-                raise AblateError(f"{option} has no effect on reported results")
-        declared = Declared(
-            metric=asked.metric or RESULT,
-            direction="max" if asked.direction == "max" else "min",
-            level=LEVEL,
+        answer = chain.begin(
+            asked.name,
+            trainer=asked.trainer,
+            metric=asked.metric,
+            epochs=asked.epochs,
+            settings=settings_of(asked.settings),
             most=asked.most,
         )
-        results = results_of(asked.reported)
-        return _show(chain.begin_reported(asked.name, results, declared), form)
-    if asked.direction:
-        raise AblateError("--direction is that of the trainer's metric; leave it out")
-    trainer = command_trainer(asked.trainer)
-    names = {metric.name: metric for metric in trainer.metrics if metric.compared}
-    metric = names.get(asked.metric) if asked.metric else trainer.metrics[0]
-    if metric is None:
+        return _show(answer, form)
+    for option in ("--trainer", "--epochs", "--set"):
+        if option in asked.declaring:
+            raise AblateError(f"{option} has no effect on reported results")
+    if not asked.direction:
         raise AblateError(
-            f"--metric {shortened(asked.metric)}: the metrics of trainer {trainer.name} are"
-            f" {', '.join(names)}"
+            "a new chain with reported results needs --direction max or --direction min"
         )
-    declared = Declared(
-        metric=metric.name,
-        direction=metric.direction,
-        level=LEVEL,
+    answer = chain.begin_reported(
+        asked.name,
+        results_of(asked.reported),
+        direction="max" if asked.direction == "max" else "min",
+        metric=asked.metric or RESULT,
         most=asked.most,
-        trainer=trainer.name,
-        settings=settings_of(asked.settings),
-        epochs=asked.epochs,
     )
-    return _show(chain.begin(asked.name, declared), form)
+    return _show(answer, form)
 
 
 def _train(study: Space, options: Options, hooks: Hooks) -> Outcome:

@@ -183,7 +183,12 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         Verb(
             gate.gate,
             "Exit with a code for the verdict on one row, for scripts.",
-            ("gate mine --row 2", "gate mine --row 2 --project"),
+            (
+                "gate mine --row 2",
+                "gate mine --row 2 --project",
+                "gate --chain ours my-branch --with mine.py",
+                "gate --chain ours --confirm 8 --with mine.py",
+            ),
         ),
         Verb(
             results.pareto,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import yaml
 
 from ablate.errors import AblateError, unknown
 from ablate.own import registry
@@ -114,13 +113,17 @@ def comparison(
         "fixed": fixed,
         "seeds": seeds if isinstance(seeds, int) else list(seeds),
         "recipe": recipe,
-        "metric": {metric: _direction(trainer, metric)} if metric else "",
+        "metric": {metric: direction_of(trainer, metric)} if metric else "",
     }
     kept = {key: part for key, part in document.items() if part not in ({}, "")}
-    return yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)
+    # JSON is YAML, and quotes a commit that would be a number, such as 809615e89100.
+    lines = [
+        f"{key}: {json.dumps(part, ensure_ascii=False)}" for key, part in kept.items()
+    ]
+    return "\n".join([*lines, ""])
 
 
-def _direction(trainer: Trainer, name: str) -> Direction:
+def direction_of(trainer: Trainer, name: str) -> Direction:
     """Returns what is better of a metric. Raises AblateError if there is none."""
     for metric in trainer.metrics:
         if metric.name == name:

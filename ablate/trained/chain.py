@@ -13,26 +13,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ablate import pipeline, space
+from ablate.budget import Budget
 from ablate.errors import AblateError, shortened
 from ablate.own.commits import PATCHES, WORKTREE, Tree, make_hidden
 from ablate.parts import Trainer, trainer_named
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import (
     LONGEST_CHAIN,
+    MOST_SEEDS,
     CellResult,
     Decision,
     Declared,
+    Direction,
     Generation,
+    Level,
     Proposal,
     Space,
     Status,
 )
 from ablate.report.effects import effects
-from ablate.report.evidence import decide, needed
+from ablate.report.evidence import LEVEL, decide, needed
 from ablate.report.wording import sentence
 from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
-from ablate.space.comparison import comparison
+from ablate.space.comparison import command_trainer, comparison, direction_of
 from ablate.store.chains import put_proposal, put_results
 from ablate.store.database import exists
 from ablate.store.notes import ARCHIVED, STUDY, Note, Notes, notes_file
@@ -135,21 +139,64 @@ class Chain:
 
     # What changes it.
 
-    def begin(self, commit: str, declared: Declared) -> Answer:
+    def begin(
+        self,
+        commit: str,
+        *,
+        trainer: str = "",
+        metric: str = "",
+        epochs: int | None = None,
+        settings: Mapping[str, Level] | None = None,
+        most: int = MOST_SEEDS,
+    ) -> Answer:
         """Makes the chain, with a commit as its first baseline. Trains nothing.
+
+        Args:
+            trainer: a command of the loaded files; by default the only one.
+            metric: by which proposals are compared; by default the trainer's first.
+            epochs, settings: see `ablate compare`.
+            most: the number of seeds after which a proposal is discarded.
 
         Raises:
             AblateError: the chain exists, or the commit cannot be trained.
         """
-        tree = _tree(trainer_named(declared.trainer), commit)
+        record = command_trainer(trainer)
+        metric = metric or record.metrics[0].name
+        declared = Declared(
+            metric=metric,
+            direction=direction_of(record, metric),
+            level=LEVEL,
+            most=most,
+            trainer=record.name,
+            settings=dict(settings or {}),
+            epochs=epochs,
+        )
+        tree = _tree(record, commit)
+        # A wrong setting is found before anything is stored.
+        self._space(f"{FOLDER}{self.name}/0", [tree.commit, WORKTREE], declared, most)
         return self._first(commit, tree.identity, tree.commit, declared, {})
 
-    def begin_reported(self, name: str, results: Results, declared: Declared) -> Answer:
+    def begin_reported(
+        self,
+        name: str,
+        results: Results,
+        *,
+        direction: Direction,
+        metric: str = "result",
+        most: int = MOST_SEEDS,
+    ) -> Answer:
         """Makes the chain, with reported results as those of its first baseline.
+
+        Args:
+            results: by seed; None: the run diverged.
+            direction: max or min, whichever is better.
+            metric: what the results are.
+            most: see `begin`.
 
         Raises:
             AblateError: the chain exists.
         """
+        declared = Declared(metric=metric, direction=direction, level=LEVEL, most=most)
         return self._first(name, name, "", declared, results)
 
     def _first(
@@ -200,6 +247,8 @@ class Chain:
         mine = self._proposal(commit, tree.identity, tree.commit)
         seeds = max(len(mine.results), 1)
         while mine.decision is Decision.MORE_SEEDS:
+            if self._budget(f"{FOLDER}{self.name}/{mine.number}") is None:
+                break
             mine, is_complete = self._trained(mine, declared, trainer, seeds)
             if not is_complete:
                 # The budget is used up, or the run was interrupted.
@@ -268,7 +317,7 @@ class Chain:
             raise AblateError(f"the chain {self.name} has kept no proposal yet")
         name = f"{FOLDER}{self.name}/confirm-{last.number}"
         fresh = [FIRST_FRESH_SEED + last.number * 100 + seed for seed in range(seeds)]
-        study = self._space(name, first, last, declared, fresh)
+        study = self._space(name, [first.source, last.source], declared, fresh)
         self._run(study, fresh)
         results, stored = Study(name, self.options.url).read()
         # Its seeds are fresh, so nothing that was seen before could choose them.
@@ -319,13 +368,12 @@ class Chain:
         """Returns a proposal with so many seeds, and whether all of them have ended."""
         base = self.baseline()
         name = f"{FOLDER}{self.name}/{mine.number}"
-        study = self._space(name, base, mine, declared, declared.most)
+        commits = [base.source, mine.source]
+        study = self._space(name, commits, declared, declared.most)
         planned: list[Preview] = []
         outcome = self._run(study, range(seeds), Hooks(planned=planned.append))
         with Reader(self.options.url) as reader:
             results = reader.studies.results(name)
-            new = [trial.hash for trial in planned[0].to_train if trial.seed < seeds]
-            known = reader.trials.known(new)
         base_cell, cell = results.cells
         failed = [s for s, status in cell.statuses.items() if status is Status.FAILED]
         if failed:
@@ -335,14 +383,15 @@ class Chain:
             raise AblateError(
                 f"a training of the baseline {base.name} failed; see: ablate logs {name}"
             )
-        mine = replace(
-            mine,
-            trials=mine.trials + len(known),
-            seconds=mine.seconds
-            + sum(epoch.seconds for each in known.values() for epoch in each.epochs),
-        )
         results_of_base = _ended(base_cell, seeds)
         results_of_mine = _ended(cell, seeds)
+        new = self._new(planned[0], 0, base, results_of_base)
+        new += self._new(planned[0], 1, mine, results_of_mine)
+        mine = replace(
+            mine,
+            trials=mine.trials + len(new),
+            seconds=mine.seconds + self._seconds(new),
+        )
         put_results(
             self.options.url,
             self.name,
@@ -352,6 +401,31 @@ class Chain:
         both = {s: r for s, r in results_of_mine.items() if s in results_of_base}
         mine = self._decided(replace(mine, results=both), declared)
         return mine, len(both) == seeds
+
+    def _new(
+        self, planned: Preview, row: int, proposal: Proposal, ended: Results
+    ) -> list[str]:
+        """Returns the trials of a row that no proposal has counted yet.
+
+        A kill may have come after they were trained, and before they were counted.
+        """
+        counted = {
+            seed
+            for each in self.proposals()
+            if each.identity == proposal.identity
+            for seed in each.results
+        }
+        return [
+            trial.hash
+            for trial in planned.plan.cells[row].trials
+            if trial.seed in ended and trial.seed not in counted
+        ]
+
+    def _seconds(self, trials: Sequence[str]) -> float:
+        """Returns how long trials were trained."""
+        with Reader(self.options.url) as reader:
+            known = reader.trials.known(trials)
+        return sum(epoch.seconds for each in known.values() for epoch in each.epochs)
 
     def _decided(self, mine: Proposal, declared: Declared) -> Proposal:
         """Stores a proposal with its evidence, and perhaps its decision."""
@@ -382,13 +456,12 @@ class Chain:
     def _space(
         self,
         name: str,
-        base: Proposal,
-        mine: Proposal,
+        commits: Sequence[str],
         declared: Declared,
         seeds: int | Sequence[int],
     ) -> Space:
         text = comparison(
-            [base.source[:SHOWN], mine.source[:SHOWN]],
+            [commit[:SHOWN] for commit in commits],
             trainer_named(declared.trainer),
             name=name,
             seeds=seeds,
@@ -401,13 +474,45 @@ class Chain:
     def _run(
         self, study: Space, seeds: Sequence[int], hooks: Hooks | None = None
     ) -> Outcome:
-        options = replace(self.options, seeds=tuple(seeds))
+        budget = self._budget(study.name)
+        if budget is None:
+            raise AblateError(
+                f"the limit of the chain {self.name} is used up; raise it to go on"
+            )
+        options = replace(self.options, seeds=tuple(seeds), budget=budget)
         notes = Notes(notes_file(options.url, options.runs))
         # The chain lists its studies.
         notes.put(study.name, STUDY, Note(tags=(ARCHIVED,)))
         if self.train is not None:
             return self.train(study, options, hooks or Hooks())
         return pipeline.run(study, study.name, options, hooks)
+
+    def _budget(self, study: str) -> Budget | None:
+        """Returns what a study may use, so that the chain keeps its limits.
+
+        None: nothing is left.
+
+        Raises:
+            AblateError: a limit is not one of trials or hours.
+        """
+        budget = self.options.budget
+        if budget.joules is not None or budget.price is not None:
+            raise AblateError(
+                "a chain is limited by trials or hours, not by energy or price"
+            )
+        others = [
+            each
+            for each in self.proposals()
+            if study != f"{FOLDER}{self.name}/{each.number}"
+        ]
+        trials, hours = budget.trials, budget.hours
+        if trials is not None:
+            trials -= sum(each.trials for each in others)
+        if hours is not None:
+            hours -= sum(each.seconds for each in others) / 3600
+        if any(left is not None and left <= 0 for left in (trials, hours)):
+            return None
+        return replace(budget, trials=trials, hours=hours)
 
     def _answer(self, mine: Proposal) -> Answer:
         every = self.proposals()
@@ -507,6 +612,9 @@ def _next(mine: Proposal, base: Proposal, declared: Declared) -> str:
         return f"propose a change of {base.name}"
     seed = len(mine.results)
     if declared.trainer:
-        return f"propose {mine.name} again to train further seeds"
+        return (
+            f"propose {mine.name} again to train further seeds; if a limit is used up,"
+            " raise it"
+        )
     missing = "" if seed in base.results else f" and of {base.name}"
     return f"report seed {seed} of {mine.name}{missing}"

@@ -25,7 +25,16 @@ def trust() -> ModuleType:
     return load("trust")
 
 
-KINDS = ("studies", "row 0", "tuning", "across", "elsewhere", "images", "users")
+KINDS = (
+    "studies",
+    "row 0",
+    "tuning",
+    "across",
+    "elsewhere",
+    "chains",
+    "images",
+    "users",
+)
 
 
 @pytest.mark.proof

@@ -267,6 +267,18 @@ def test_bad_input_is_one_message(
     assert not (repository / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["809615e89100", "12345", "0x1f", "true", "null", "~a"]
+)
+def test_a_name_that_looks_like_another_value_is_a_name(
+    repository: Path, compare: Compare, name: str
+) -> None:
+    git(repository, "update-ref", f"refs/heads/{name.strip('~')}", "comment")
+    name = name.strip("~")
+    done = compare("main", name, "--epochs", "1")
+    assert done.code == SAME, done.err
+
+
 def test_without_a_command_commits_cannot_be_compared(
     repository: Path, command: Command
 ) -> None:

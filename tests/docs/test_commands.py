@@ -12,8 +12,15 @@ from pathlib import Path
 
 import pytest
 
+import ablate
+from ablate.own import registry
+from ablate.pipeline import Options
+from ablate.records import Decision, Proposal
+from ablate.store.chains import put_proposal
 from ablate.store.reader import Reader
+from ablate.trained.chain import Chain
 from docs import make_tutorials
+from tests.commits import repository
 from tests.conftest import Say
 from tests.docs.commands import PLACEHOLDERS, ROOT, Command, commands, snippets
 
@@ -25,7 +32,14 @@ TUTORIALS = {f"docs/{name}" for name in make_tutorials.PAGES}
 TRIALS = {"1f0c9a", "3f9a2c"}
 # Beside 0: `gate` has a code for each verdict, and `review` ends with 1 if it objects.
 # The study of the examples has no failed trial.
-CODES = {"gate": {0, 3, 4, 5}, "review": {0, 1}, "abandon": {2}}
+CODES = {
+    "gate": {0, 3, 4, 5},
+    "compare": {0, 3, 4, 5},
+    "review": {0, 1},
+    "abandon": {2},
+}
+# Pages whose commands are typed in a repository with a training script.
+OF_A_REPOSITORY = ("docs/commits.md", "docs/agents.md", "docs/reference/verbs.md")
 # What runs elsewhere.
 ELSEWHERE = {
     "ablate dashboard": "tests/browser/test_dashboard.py",
@@ -92,10 +106,44 @@ def write_files(page: str, folder: Path) -> None:
             (folder / snippet.file).write_text(snippet.text)
     if page == "docs/coming-from.md":
         (folder / "train.py").write_text("the reader's own script")
+    if page in OF_A_REPOSITORY:
+        make_repository(folder)
     if page == "docs/own.md":
         shutil.copytree(ROOT / "examples" / "characters", folder, dirs_exist_ok=True)
         # The example trains on the licence of the repository.
         shutil.copy(ROOT / "LICENSE", folder.parents[1])
+
+
+def make_repository(folder: Path) -> None:
+    """Makes a folder a repository with the branches that the pages name, and a chain."""
+    repository.git(folder, "init", "--quiet", "--initial-branch=main")
+    texts = {"train.py": repository.SCRIPT, "model.py": repository.MODEL}
+    if not (folder / "mine.py").exists():
+        texts["mine.py"] = repository.DECLARATION
+    repository.write(folder, texts)
+    repository.commit(folder, "first")
+    better = {"model.py": repository.MODEL.replace("1.0", "2.0")}
+    tip = repository.branch(folder, "my-branch", better)
+    repository.write(folder, better)
+    patch = repository.git(folder, "diff")
+    repository.git(folder, "checkout", "--quiet", "model.py")
+    (folder / "my.patch").write_text(f"{patch}\n")
+    # A chain that has kept a proposal.
+    registry.load_file(folder / "mine.py")
+    chain = Chain("ours", Options(folder / "runs"))
+    chain.begin("main")
+    kept = Proposal(
+        chain="ours",
+        number=1,
+        name="my-branch",
+        identity="kept",
+        source=tip,
+        decision=Decision.KEEP,
+    )
+    put_proposal(chain.options.url, kept)
+    runs = ablate.open_chain("runs", runs=folder / "runs")
+    runs.begin_reported("first", {0: 3.28, 1: 3.31}, direction="min")
+    registry.clear()
 
 
 def meant(shown: Command) -> list[str]:

@@ -1,0 +1,358 @@
+"""Chains: proposals are decided once, and what is kept becomes the baseline."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ablate
+from ablate.errors import AblateError, UnknownName
+from ablate.own import registry
+from ablate.records import Decision
+from ablate.store.chains import put_proposal
+from ablate.store.reader import Reader
+from tests.commits.conftest import Command, Done
+from tests.commits.repository import MODEL, branch, commit, git, write
+
+KEEP, DISCARD, MORE = 0, 4, 5
+Gate = Callable[..., Done]
+
+
+@pytest.fixture
+def gate(repository: Path, command: Command) -> Gate:
+    """Runs `ablate gate --chain ours WORDS` in the repository."""
+    return lambda *words: command(
+        *("gate", "--chain", "ours", *words, "--with", "mine.py"),
+        *("--executor", "inline", "--format", "json"),
+    )
+
+
+def answer(done: Done) -> dict[str, object]:
+    assert done.out, done.err
+    read: dict[str, object] = json.loads(done.out)
+    return read
+
+
+@pytest.mark.slow
+def test_a_better_commit_becomes_the_baseline(repository: Path, gate: Gate) -> None:
+    first = gate("main", "--epochs", "1")
+    assert first.code == KEEP
+    assert answer(first)["decision"] == "baseline"
+    done = gate("better")
+    assert done.code == KEEP
+    kept = answer(done)
+    assert kept["decision"] == "keep"
+    assert kept["baseline"] == "better"
+    assert kept["difference"] == pytest.approx(1, abs=0.3)
+    assert kept["seeds"] == 11
+    assert kept["trials"] == kept["chain_trials"] == 22
+    # Going back is now a proposal, and the worst one: its trials are known.
+    back = gate("main")
+    assert back.code == DISCARD
+    assert answer(back)["trials"] == 0
+    assert answer(back)["kept"] == 1
+    assert not git(repository, "status", "--porcelain")
+
+
+@pytest.mark.slow
+def test_what_was_decided_stays_decided(repository: Path, gate: Gate) -> None:
+    branch(repository, "worse", {"model.py": MODEL.replace("1.0", "0.5")})
+    gate("main", "--epochs", "1")
+    first = gate("worse")
+    assert first.code == DISCARD
+    again = gate("worse")
+    assert answer(again) == answer(first)
+    # A new commit with the same files is the same proposal.
+    git(repository, "checkout", "--quiet", "worse")
+    write(repository, {"model.py": f"# Worse.\n{MODEL.replace('1.0', '0.5')}"})
+    commit(repository, "comment")
+    assert answer(gate("worse")) == answer(first)
+
+
+def test_a_commit_that_trains_the_same_costs_nothing(gate: Gate) -> None:
+    gate("main", "--epochs", "1")
+    done = gate("comment")
+    assert done.code == DISCARD
+    assert answer(done)["reason"] == "it trains the same as the baseline main"
+    assert answer(done)["chain_trials"] == 0
+
+
+@pytest.mark.slow
+def test_a_limit_leaves_the_proposal_open(gate: Gate) -> None:
+    gate("main", "--epochs", "1")
+    stopped = gate("better", "--max-trials", "6")
+    assert stopped.code == MORE
+    assert answer(stopped)["seeds"] == 3
+    assert gate("better", "--max-trials", "6").code == MORE
+    other = gate("main~0^{}", "--max-trials", "6")
+    assert other.code in (KEEP, DISCARD), "the baseline is no proposal"
+    done = gate("better")
+    assert done.code == KEEP
+    assert answer(done)["trials"] == 22
+
+
+@pytest.mark.slow
+def test_only_one_proposal_is_open(repository: Path, gate: Gate) -> None:
+    branch(repository, "other", {"model.py": MODEL.replace("1.0", "1.1")})
+    gate("main", "--epochs", "1")
+    gate("better", "--max-trials", "2")
+    refused = gate("other")
+    assert refused.code == 2
+    assert "has the open proposal better" in refused.err
+    assert gate("--withdraw").code == DISCARD
+    assert gate("other", "--max-trials", "4").code in (MORE, DISCARD)
+    assert gate("--withdraw").code in (DISCARD, 2)
+
+
+@pytest.mark.slow
+def test_a_commit_whose_training_fails_is_discarded(
+    repository: Path, gate: Gate
+) -> None:
+    branch(repository, "broken", {"model.py": "def gain():\n    return 1 / 0\n"})
+    gate("main", "--epochs", "1")
+    done = gate("broken")
+    assert done.code == DISCARD
+    assert "its training failed at seed 0" in str(answer(done)["reason"])
+
+
+@pytest.mark.slow
+def test_a_commit_that_diverges_is_discarded(repository: Path, gate: Gate) -> None:
+    branch(repository, "nan", {"model.py": "def gain():\n    return float('nan')\n"})
+    gate("main", "--epochs", "1")
+    done = gate("nan")
+    assert done.code == DISCARD
+    assert answer(done)["reason"] == "its seeds speak against it"
+
+
+@pytest.mark.slow
+def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
+    gate: Gate, command: Command
+) -> None:
+    gate("main", "--epochs", "1")
+    nothing = gate("--confirm", "4")
+    assert nothing.code == 2
+    assert "has kept no proposal yet" in nothing.err
+    gate("better")
+    done = gate("--confirm", "4")
+    assert done.code == KEEP
+    assert answer(done)["verdict"] == "helps"
+    assert "baseline, seed 1100" in done.err
+    listed = command("gate", "--chain", "ours")
+    assert "better" in listed.out
+    # The studies of a chain are not among the others.
+    assert "chain/" not in command("status").out
+
+
+@pytest.mark.slow
+def test_a_baseline_whose_branch_is_gone_is_still_trained(
+    repository: Path, gate: Gate
+) -> None:
+    gate("main", "--epochs", "1")
+    gate("better")
+    branch(repository, "best", {"model.py": MODEL.replace("1.0", "3.0")})
+    git(repository, "branch", "--quiet", "-D", "better")
+    assert gate("best").code == KEEP
+
+
+@pytest.mark.proof
+def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
+    """SIGKILL at random times, until it is decided: the same decision and trials."""
+    words = [
+        *(sys.executable, "-m", "ablate", "gate", "--chain", "ours"),
+        *("--with", "mine.py", "--executor", "inline", "--format", "json"),
+    ]
+
+    def run(*more: str, seconds: float | None = None) -> str:
+        process = subprocess.Popen(
+            [*words, *more],
+            cwd=repository,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        if seconds is not None:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGKILL)
+        return process.communicate()[0]
+
+    run("main", "--epochs", "1")
+    generator = random.Random(0)
+    for _ in range(8):
+        run("better", seconds=generator.uniform(0.3, 2.5))
+    killed = json.loads(run("better"))
+    os.rename(repository / "runs", repository.parent / "killed")
+    run("main", "--epochs", "1")
+    whole = json.loads(run("better"))
+    same = ("decision", "evidence", "seeds", "difference", "needed")
+    assert {name: killed[name] for name in same} == {name: whole[name] for name in same}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "make it with its baseline"),
+        (["worktree"], "a proposal is a commit"),
+        (["my.patch"], "a proposal is a commit"),
+        (["nothing"], "no branch, tag or commit nothing"),
+        (["main", "--metric", "loss"], "unknown metric 'loss'"),
+        (["main", "--trainer", "other"], "unknown trainer 'other'"),
+        (["main", "--set", "x=1"], "unknown factor 'x'"),
+        (["main", "--direction", "max"], "--direction is that of the trainer's metric"),
+        (["main", "--withdraw"], "name a proposal, or --withdraw"),
+        (["main", "--seed", "1"], "chooses rows and seeds itself"),
+        (["main", "--row", "1"], "--row goes with a study"),
+        (["main", "--project"], "--project goes with a study"),
+        (["main", "--reported", "0=1"], "needs --direction"),
+        (["--reported", "0=1"], "needs the name of a proposal"),
+        (
+            ["a", "--reported", "0=1", "--direction", "max", "--epochs", "2"],
+            "no effect",
+        ),
+        (["a", "--reported", "0:1", "--direction", "max"], "write SEED=RESULT"),
+        (["a", "--reported", "0=inf", "--direction", "max"], "a finite number"),
+        (["a", "--reported", "-1=2", "--direction", "max"], "a whole number from 0"),
+        (
+            ["a", "--reported", "1=2", "--reported", "1=2", "--direction", "max"],
+            "there twice",
+        ),
+    ],
+)
+def test_bad_input_makes_no_chain(
+    repository: Path, gate: Gate, words: list[str], message: str
+) -> None:
+    done = gate(*words)
+    assert done.code == 2
+    assert message in done.err
+    assert not (repository / "runs").exists()
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "a b", "..\n", "x" * 101])
+def test_a_chain_has_a_plain_name(command: Command, name: str) -> None:
+    done = command("gate", "--chain", name, "main")
+    assert done.code == 2
+
+
+def test_options_of_a_chain_are_those_of_its_beginning(gate: Gate) -> None:
+    gate("main", "--epochs", "1")
+    for option in (["--epochs", "2"], ["--metric", "accuracy"], ["--most-seeds", "9"]):
+        done = gate("better", *option)
+        assert done.code == 2
+        assert f"{option[0]} is declared with its first baseline" in done.err
+    done = gate("better", "--max-joules", "1")
+    assert done.code == 2
+    assert "not by energy or price" in done.err
+
+
+def test_options_of_a_chain_do_not_go_with_a_study(command: Command) -> None:
+    for option in (["--withdraw"], ["--epochs", "1"], ["--confirm", "3"]):
+        done = command("gate", "mine", "--row", "1", *option)
+        assert done.code == 2
+        assert "goes with --chain" in done.err
+    assert command("gate", "mine").code == 2
+    assert "no effect" in command("gate", "mine", "--row", "1", "--gpus", "1").err
+
+
+# Reported results.
+
+
+def reported(tmp_path: Path, **options: object) -> ablate.Chain:
+    chain = ablate.open_chain("ours", runs=tmp_path)
+    chain.begin_reported("first", {0: 1.0}, direction="min")
+    return chain
+
+
+def test_reported_results_are_decided_by_the_same_rule(tmp_path: Path) -> None:
+    chain = reported(tmp_path)
+    open_ = chain.report("second", {0: 0.5})
+    assert open_.proposal.decision is Decision.MORE_SEEDS
+    assert open_.next == "report seed 1 of second and of first"
+    assert open_.difference == -0.5
+    with pytest.raises(AblateError, match="the baseline first has no result of seed 1"):
+        chain.report("second", {1: 0.5})
+    chain.report("first", {seed: 1.0 + seed / 100 for seed in range(1, 20)})
+    for seed in range(1, 20):
+        last = chain.report("second", {seed: 0.5 + (seed % 3) / 100})
+        if last.proposal.decision is not Decision.MORE_SEEDS:
+            break
+    assert last.proposal.decision is Decision.KEEP
+    assert last.baseline == "second"
+    assert chain.report("second", {}).proposal.decision is Decision.KEEP
+    missing = "the baseline second has no result of seed 19"
+    with pytest.raises(AblateError, match=missing):
+        chain.report("third", {19: 0.4})
+
+
+def test_all_seeds_at_once_are_decided_as_one_after_another(tmp_path: Path) -> None:
+    base = {seed: 1.0 + seed / 100 for seed in range(20)}
+    mine = {seed: 0.5 + (seed % 3) / 100 for seed in range(20)}
+    chain = ablate.open_chain("ours", runs=tmp_path)
+    chain.begin_reported("first", base, direction="min")
+    whole = chain.report("second", mine)
+    assert whole.proposal.decision is Decision.KEEP
+    other = ablate.open_chain("other", runs=tmp_path)
+    other.begin_reported("first", base, direction="min")
+    for seed, result in mine.items():
+        last = other.report("second", {seed: result})
+        if last.proposal.decision is Decision.KEEP:
+            break
+    assert last.proposal.evidence == whole.proposal.evidence
+    with Reader(chain.options.url) as reader:
+        assert reader.chains.names() == ["other", "ours"]
+
+
+def test_a_result_does_not_change(tmp_path: Path) -> None:
+    chain = reported(tmp_path)
+    chain.report("second", {0: 0.5})
+    assert chain.report("second", {0: 0.5}).proposal.results == {0: 0.5}
+    with pytest.raises(AblateError, match="a result does not change"):
+        chain.report("second", {0: 0.4})
+    with pytest.raises(AblateError, match="a result does not change"):
+        chain.report("first", {0: 0.4})
+
+
+def test_a_reported_run_may_have_diverged(tmp_path: Path) -> None:
+    chain = reported(tmp_path)
+    lost = chain.report("second", {0: None})
+    assert lost.proposal.decision is Decision.DISCARD
+    assert lost.difference is None
+    assert json.loads(json.dumps(lost.to_dict()))["decision"] == "discard"
+
+
+def test_reported_and_trained_chains_do_not_mix(tmp_path: Path) -> None:
+    chain = reported(tmp_path)
+    with pytest.raises(AblateError, match="are reported; report those of"):
+        chain.propose("main")
+    with pytest.raises(AblateError, match="compare them with: ablate judge"):
+        chain.confirm(3)
+    with pytest.raises(AblateError, match="exists"):
+        chain.begin_reported("again", {}, direction="max")
+    with pytest.raises(AblateError, match="has no open proposal"):
+        chain.withdraw()
+    with pytest.raises(UnknownName, match="did you mean 'ours'"):
+        ablate.open_chain("our", runs=tmp_path).declared()
+
+
+def test_a_decision_cannot_be_overwritten(tmp_path: Path) -> None:
+    chain = reported(tmp_path)
+    chain.report("second", {0: None})
+    decided = chain.proposals()[1]
+    from dataclasses import replace
+
+    with pytest.raises(AblateError, match="another process has proposed"):
+        put_proposal(chain.options.url, replace(decided, decision=Decision.KEEP))
+    assert chain.proposals()[1].decision is Decision.DISCARD
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> object:
+    yield
+    registry.clear()
