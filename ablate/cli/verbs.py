@@ -91,7 +91,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             (
                 "compare main my-branch --with mine.py --seeds 5",
                 "compare main my.patch worktree --with mine.py",
-                "compare mine other",
+                "compare mine space",
             ),
         ),
         Verb(

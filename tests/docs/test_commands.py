@@ -14,6 +14,7 @@ import pytest
 
 import ablate
 from ablate.own import registry
+from ablate.parts import trainer_named
 from ablate.pipeline import Options
 from ablate.records import Decision, Proposal
 from ablate.store.chains import put_proposal
@@ -120,6 +121,7 @@ def make_repository(folder: Path) -> None:
     texts = {"train.py": repository.SCRIPT, "model.py": repository.MODEL}
     if not (folder / "mine.py").exists():
         texts["mine.py"] = repository.DECLARATION
+    texts[".gitignore"] = "runs\nother\nsearch_spaces\ntensorboard\n"
     repository.write(folder, texts)
     repository.commit(folder, "first")
     better = {"model.py": repository.MODEL.replace("1.0", "2.0")}
@@ -136,7 +138,7 @@ def make_repository(folder: Path) -> None:
         chain="ours",
         number=1,
         name="my-branch",
-        identity="kept",
+        identity=trainer_named("train").tree("my-branch").identity,
         source=tip,
         decision=Decision.KEEP,
     )
