@@ -48,6 +48,9 @@ seeds. Row 0 is the baseline; verdicts compare the other rows with it.
    chance, which the store counts. `review` lists what a referee would object to; state
    what it finds with the results.
 
+To accept changes one after another, propose each to a chain with `gate`, and do what
+`next` says: at most 5 % of what it keeps is not better, on average.
+
 One study without any effect in twenty has a false verdict. After many studies, report
 only what stands in `errors` of `status`, and say how many studies there were.
 """
@@ -116,6 +119,8 @@ class Tools:
             self.table,
             self.effects,
             self.factors,
+            self.sizes,
+            self.gate,
             self.review,
             self.pareto,
             self.query,
@@ -189,18 +194,24 @@ class Tools:
                 f"a run of {self._study} is still training; call `wait` until it ends,"
                 " or `stop`"
             )
-        left = self._flags(study)
+        left = self._flags(self._used(study))
         folder = self.runs / "spaces"
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{name}.yaml"
         file.write_text(space, encoding="utf-8")
-        words = [sys.executable, "-m", "ablate", "run", str(file)]
-        words += ["--runs", str(self.runs), "--store", self.url, *self.how, *left]
         with self._log(study).open("wb") as log:
             self._run = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                self._command("run", str(file), *left),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._study = study
+
+    def _command(self, *words: str) -> list[str]:
+        """A command on the store of this server."""
+        place = ("--runs", str(self.runs), "--store", self.url)
+        return [sys.executable, "-m", "ablate", *words, *place, *self.how]
 
     @_tool
     def wait(
@@ -280,6 +291,97 @@ class Tools:
     def sizes(self, study: StudyName) -> answers.Answer[answers.SizesRow]:
         """Give the verdicts on rows along sizes, of a space with `across`."""
         return _answer(self._read(study).effects_table("sizes"), answers.SizesRow)
+
+    @_tool
+    def gate(
+        self,
+        chain: Annotated[str, Field(description="the name of a chain")],
+        proposal: Annotated[
+            str,
+            Field(description="a commit, or the name of results; first, the baseline"),
+        ],
+        results: Annotated[
+            dict[int, float | None] | None,
+            Field(description="by seed, if you trained it yourself; null: it diverged"),
+        ] = None,
+        direction: Annotated[
+            Literal["max", "min"] | None,
+            Field(description="of a new chain with results: what is better"),
+        ] = None,
+        seconds: Annotated[
+            float, Field(ge=0, le=60, description="how long to wait for a decision")
+        ] = 30,
+    ) -> answers.Proposed:
+        """Propose a change to a chain: keep, discard, or more seeds.
+
+        What is kept becomes the baseline. A commit is trained within the budget; while it
+        trains, the answer is `more seeds`, and the same call waits on.
+        """
+        from ablate.pipeline import Options
+        from ablate.trained.chain import Chain
+
+        ours = Chain(chain, Options(self.runs, self.url))
+        if results is None:
+            if direction is not None:
+                raise AblateError("direction goes with results; leave it out")
+            return self._gated(ours, proposal, seconds)
+        if ours.proposals():
+            answer = ours.report(proposal, results)
+        elif direction is None:
+            raise AblateError("a new chain with results needs direction: max or min")
+        else:
+            answer = ours.begin_reported(proposal, results, direction=direction)
+        return answers.Proposed.model_validate(answer.to_dict())
+
+    def _gated(self, chain: Any, proposal: str, seconds: float) -> answers.Proposed:
+        """Trains a proposal in a process of its own, and waits for so many seconds."""
+        study = f"chain/{chain.name}/{proposal}"
+        output = self._log(study).with_suffix(".json")
+        with self._lock:
+            is_training = self._run is not None and self._run.poll() is None
+            if is_training and self._study != study:
+                raise AblateError(
+                    f"{self._study} is still training; call `wait` until it ends, or"
+                    " `stop`"
+                )
+            if not is_training:
+                left = self._flags(self._used_by_chain(chain.name))
+                words = ("gate", proposal, "--chain", chain.name, "--format", "json")
+                output.parent.mkdir(parents=True, exist_ok=True)
+                with self._log(study).open("wb") as log, output.open("wb") as answer:
+                    self._run = subprocess.Popen(
+                        self._command(*words, *left),
+                        stdin=subprocess.DEVNULL,
+                        stdout=answer,
+                        stderr=log,
+                    )
+                self._study = study
+        while True:
+            run = self._waited(seconds)
+            text = output.read_text(errors="replace").strip()
+            if text:
+                return answers.Proposed.model_validate_json(text)
+            if run.state != "running":
+                raise AblateError(run.message.removeprefix("error: "))
+            answer = chain.progress(proposal)
+            if answer is not None:
+                return answers.Proposed.model_validate(answer.to_dict())
+            # It is registered within a second.
+            seconds = STEP
+
+    def _used_by_chain(self, chain: str) -> budget.Used:
+        from ablate.store.database import exists
+        from ablate.store.reader import Reader
+
+        if not exists(self.url):
+            return budget.Used()
+        with Reader(self.url) as reader:
+            names = [
+                study.name
+                for study in reader.studies.all()
+                if study.name.startswith(f"chain/{chain}/")
+            ]
+            return reader.costs.used(names) if names else budget.Used()
 
     @_tool
     def review(self, study: StudyName) -> answers.Answer[answers.FindingRow]:
@@ -399,13 +501,12 @@ class Tools:
             for name, amount in amounts.items()
         }
 
-    def _flags(self, study: str) -> list[str]:
-        """Returns the limits of a run: what the study has used, and what is left.
+    def _flags(self, used: budget.Used) -> list[str]:
+        """Returns the limits of a run: what its study has used, and what is left.
 
         Raises:
             AblateError: nothing is left.
         """
-        used = self._used(study)
         before = {
             "trials": len(used.trials),
             "hours": used.seconds / budget.SECONDS_PER_HOUR,

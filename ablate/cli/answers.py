@@ -212,6 +212,27 @@ class Run(BaseModel):
     budget: Budget
 
 
+class Proposed(BaseModel):
+    """What is known of a proposal to a chain; `ablate gate --chain` prints the same."""
+
+    version: Literal[1] = 1
+    chain: str
+    proposal: str
+    number: int = Field(description="0 for the first baseline")
+    decision: Literal["baseline", "keep", "discard", "more seeds"]
+    reason: str = Field(description="why it was discarded, if it was")
+    difference: float | None = Field(description="mean over common seeds")
+    evidence: float
+    needed: float = Field(description="kept when the evidence reaches this")
+    seeds: int
+    trials: int = Field(description="trained for this proposal")
+    baseline: str = Field(description="the present one")
+    kept: int
+    chain_trials: int
+    chain_hours: float
+    next: str = Field(description="what to do next")
+
+
 class Query(BaseModel):
     """The rows of a SELECT."""
 
@@ -229,6 +250,7 @@ ANSWERS: dict[str, Any] = {
     "sizes": Answer[SizesRow],
     "review": Answer[FindingRow],
     "pareto": Answer[FrontRow],
+    "gate": Proposed,
     "query": Query,
     "run": Run,
 }

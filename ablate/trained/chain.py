@@ -75,6 +75,7 @@ class Answer:
         """Returns the answer as one JSON object."""
         mine = self.proposal
         return {
+            "version": 1,
             "chain": mine.chain,
             "proposal": mine.name,
             "number": mine.number,
@@ -255,6 +256,13 @@ class Chain:
                 break
             seeds += 1
         return self._answer(mine)
+
+    def progress(self, name: str) -> Answer | None:
+        """Returns what is stored of a proposal; None if it was not proposed yet."""
+        for proposal in reversed(self.proposals()):
+            if proposal.name == name:
+                return self._answer(proposal)
+        return None
 
     def report(self, name: str, results: Results) -> Answer:
         """Adds reported results of a proposal, or of the present baseline, by seed.

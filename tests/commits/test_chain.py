@@ -12,9 +12,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
+from pydantic import TypeAdapter
 
 import ablate
+from ablate.budget import Budget
+from ablate.cli.agent_tools import Tools
+from ablate.cli.answers import ANSWERS
 from ablate.errors import AblateError, UnknownName
 from ablate.own import registry
 from ablate.records import Decision
@@ -350,6 +355,59 @@ def test_a_decision_cannot_be_overwritten(tmp_path: Path) -> None:
     with pytest.raises(AblateError, match="another process has proposed"):
         put_proposal(chain.options.url, replace(decided, decision=Decision.KEEP))
     assert chain.proposals()[1].decision is Decision.DISCARD
+
+
+# The tool of agents.
+
+
+def tools_of(folder: Path, trials: int) -> Tools:
+    return Tools(
+        runs=folder / "agents",
+        url=str(folder / "agents" / "ablate.db"),
+        limits=Budget(trials=trials),
+        how=("--executor", "inline", "--with", "mine.py"),
+    )
+
+
+@pytest.mark.slow
+def test_an_agent_proposes_commits_within_its_budget(repository: Path) -> None:
+    registry.load_all(["mine.py"])
+    tools = tools_of(repository, trials=10)
+    first = tools.gate("ours", "main")
+    assert first.decision == "baseline"
+    answer = tools.gate("ours", "better", seconds=0)
+    while answer.decision == "more seeds" and answer.trials < 10:
+        answer = tools.gate("ours", "better", seconds=5)
+    assert answer.seeds == 5
+    used = tools.gate("ours", "better")
+    assert (used.decision, used.trials) == ("more seeds", 10)
+    assert "if a limit is used up, raise it" in used.next
+    larger = tools_of(repository, trials=100)
+    answer = larger.gate("ours", "better", seconds=60)
+    assert answer.decision == "keep"
+    with pytest.raises(Exception, match="no branch, tag or commit nothing"):
+        larger.gate("ours", "nothing")
+    larger.close()
+
+
+def test_an_agent_reports_its_own_results(tmp_path: Path) -> None:
+    tools = tools_of(tmp_path, trials=1)
+    with pytest.raises(Exception, match="needs direction"):
+        tools.gate("ours", "first", {0: 1.0})
+    first = tools.gate("ours", "first", {0: 1.0, 1: 1.1}, "min")
+    assert (first.decision, first.number) == ("baseline", 0)
+    better = tools.gate("ours", "second", {0: 0.9, 1: 1.0})
+    assert better.decision == "more seeds"
+    assert better.next == "report seed 2 of second and of first"
+    with pytest.raises(Exception, match="direction goes with results"):
+        tools.gate("ours", "second", None, "min")
+
+
+def test_the_answer_has_the_published_schema(tmp_path: Path) -> None:
+    answer = reported(tmp_path).report("second", {0: None}).to_dict()
+    schema = TypeAdapter(ANSWERS["gate"]).json_schema()
+    jsonschema.validate(json.loads(json.dumps(answer)), schema)
+    assert set(answer) == set(schema["properties"])
 
 
 @pytest.fixture(autouse=True)
