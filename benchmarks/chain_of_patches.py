@@ -17,9 +17,12 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from pydoc_data.topics import topics
+
+from machine import machine_text
 
 SOURCE = Path(__file__).parents[1] / "examples/characters/train.py"
 DECLARATION = '''"""The command that trains, for ablate."""
@@ -368,7 +371,29 @@ def main() -> None:
                 writer.writeheader()
             writer.writerow(row)
         print(f"{each.name} ({each.kind}): {answer['decision']}, {answer['reason']}")
-    print(gate(folder, "--confirm", "8"))
+    print(gate(folder, "--confirm"))
+    for line in report(list(csv.DictReader(decided.open()))):
+        print(line)
+    print(f"\nCommand: `benchmarks/chain_of_patches.py FOLDER`, {machine_text()}.")
+
+
+def report(rows: list[dict[str, str]]) -> Iterator[str]:
+    """The decisions as a table, and how many of each kind were kept."""
+    yield "| # | patch | kind | decision | seeds | mean difference (bits) | trials |"
+    yield "| ---: | --- | --- | --- | ---: | ---: | ---: |"
+    for number, row in enumerate(rows, start=1):
+        difference = row["difference"]
+        shown = f"{float(difference):+.4f}" if difference else ""
+        yield (
+            f"| {number} | {row['patch']} | {row['kind']} | {row['decision']} |"
+            f" {row['seeds']} | {shown} | {row['trials']} |"
+        )
+    yield ""
+    for kind in dict.fromkeys(each.kind for each in PATCHES):
+        mine = [row for row in rows if row["kind"] == kind]
+        kept = [row for row in mine if row["decision"] == "keep"]
+        trials = sum(int(row["trials"]) for row in mine)
+        yield f"{kind}: {len(kept)} of {len(mine)} kept, {trials} trials."
 
 
 if __name__ == "__main__":

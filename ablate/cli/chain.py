@@ -26,6 +26,8 @@ CODES = {
 }
 # The name of a metric that is only reported.
 RESULT = "result"
+# Seeds of a confirmation.
+FRESH_SEEDS = 8
 
 
 class Better(StrEnum):
@@ -47,7 +49,8 @@ class Asked:
     name: str | None
     reported: tuple[str, ...]
     withdraw: bool
-    confirm: int | None
+    confirm: bool
+    fresh_seeds: int
     declaring: tuple[str, ...]
     epochs: int | None
     settings: tuple[str, ...]
@@ -68,9 +71,9 @@ def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int
     _refuse_rows(options)
     chain = Chain(name, options, _train)
     is_new = not chain.proposals()
-    ways = (asked.name is not None, asked.withdraw, asked.confirm is not None)
+    ways = (asked.name is not None, asked.withdraw, asked.confirm)
     if sum(ways) > 1:
-        raise AblateError("gate: name a proposal, or --withdraw, or --confirm SEEDS")
+        raise AblateError("gate: name a proposal, or --withdraw, or --confirm")
     if asked.reported and asked.name is None:
         raise AblateError("--reported needs the name of a proposal; add it")
     if is_new:
@@ -80,8 +83,8 @@ def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int
             f"the chain {name} exists, and {asked.declaring[0]} is declared with its first"
             " baseline; leave it out"
         )
-    if asked.confirm is not None:
-        return _confirm(chain, asked.confirm, form)
+    if asked.confirm:
+        return _confirm(chain, asked.fresh_seeds, form)
     if asked.withdraw:
         return _show(chain.withdraw(), form)
     if asked.name is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ablate.cli.chain import Asked, Better, answer_chain
+from ablate.cli.chain import FRESH_SEEDS, Asked, Better, answer_chain
 from ablate.cli.options import (
     FormatOption,
     SetOption,
@@ -77,14 +77,20 @@ def gate(
         typer.Option("--withdraw", help="Of a chain: discard the open proposal."),
     ] = False,
     confirm: Annotated[
-        int | None,
+        bool,
         typer.Option(
             "--confirm",
-            metavar="SEEDS",
+            help="Of a chain: compare the present baseline with the first one on fresh"
+            " seeds.",
+        ),
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            "--seeds",
             min=2,
             max=99,
-            help="Of a chain: compare the present baseline with the first one on so many"
-            " fresh seeds.",
+            help=f"Of --confirm: the number of fresh seeds. [default: {FRESH_SEEDS}]",
         ),
     ] = None,
     epochs: Annotated[
@@ -141,18 +147,22 @@ def gate(
         given = {
             "--reported": bool(reported),
             "--withdraw": withdraw,
-            "--confirm": confirm is not None,
+            "--confirm": confirm,
+            "--seeds": seeds is not None,
             **declaring,
         }
         _refuse(given, "goes with --chain")
         _gate_row(name, row, options, form, project=project)
         return
     _refuse({"--row": row is not None, "--project": project}, "goes with a study")
+    if not confirm:
+        _refuse({"--seeds": seeds is not None}, "goes with --confirm")
     asked = Asked(
         name=name,
         reported=tuple(reported or ()),
         withdraw=withdraw,
         confirm=confirm,
+        fresh_seeds=seeds or FRESH_SEEDS,
         declaring=tuple(option for option, is_given in declaring.items() if is_given),
         epochs=epochs,
         settings=tuple(chosen or ()),

@@ -187,7 +187,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
                 "gate mine --row 2",
                 "gate mine --row 2 --project",
                 "gate --chain ours my-branch --with mine.py",
-                "gate --chain ours --confirm 8 --with mine.py",
+                "gate --chain ours --confirm --with mine.py",
             ),
         ),
         Verb(

@@ -143,11 +143,11 @@ def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
     gate: Gate, command: Command
 ) -> None:
     gate("main", "--epochs", "1")
-    nothing = gate("--confirm", "4")
+    nothing = gate("--confirm", "--seeds", "4")
     assert nothing.code == 2
     assert "has kept no proposal yet" in nothing.err
     gate("better")
-    done = gate("--confirm", "4")
+    done = gate("--confirm", "--seeds", "4")
     assert done.code == KEEP
     assert answer(done)["verdict"] == "helps"
     assert "baseline, seed 1100" in done.err
@@ -213,6 +213,7 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
         (["main", "--set", "x=1"], "unknown factor 'x'"),
         (["main", "--direction", "max"], "--direction is that of the trainer's metric"),
         (["main", "--withdraw"], "name a proposal, or --withdraw"),
+        (["main", "--seeds", "3"], "--seeds goes with --confirm"),
         (["main", "--seed", "1"], "chooses rows and seeds itself"),
         (["main", "--row", "1"], "--row goes with a study"),
         (["main", "--project"], "--project goes with a study"),
@@ -258,7 +259,7 @@ def test_options_of_a_chain_are_those_of_its_beginning(gate: Gate) -> None:
 
 
 def test_options_of_a_chain_do_not_go_with_a_study(command: Command) -> None:
-    for option in (["--withdraw"], ["--epochs", "1"], ["--confirm", "3"]):
+    for option in (["--withdraw"], ["--epochs", "1"], ["--confirm"]):
         done = command("gate", "mine", "--row", "1", *option)
         assert done.code == 2
         assert "goes with --chain" in done.err

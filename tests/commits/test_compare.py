@@ -279,6 +279,14 @@ def test_a_name_that_looks_like_another_value_is_a_name(
     assert done.code == SAME, done.err
 
 
+def test_a_branch_that_looks_like_an_option_is_compared(
+    repository: Path, command: Command
+) -> None:
+    git(repository, "update-ref", "refs/heads/-rf", "comment")
+    done = command("compare", "main", "--with", "mine.py", "--", "-rf")
+    assert done.code == SAME, done.err
+
+
 def test_without_a_command_commits_cannot_be_compared(
     repository: Path, command: Command
 ) -> None:
