@@ -27,6 +27,7 @@ from ablate.store.chains import put_proposal
 from ablate.store.reader import Reader
 from tests.commits.conftest import Command, Done
 from tests.commits.repository import MODEL, branch, commit, git, write
+from tests.store.postgres import postgres
 
 KEEP, DISCARD, MORE = 0, 4, 5
 Gate = Callable[..., Done]
@@ -313,6 +314,19 @@ def test_all_seeds_at_once_are_decided_as_one_after_another(tmp_path: Path) -> N
     assert last.proposal.evidence == whole.proposal.evidence
     with Reader(chain.options.url) as reader:
         assert reader.chains.names() == ["other", "ours"]
+
+
+@pytest.mark.proof
+def test_a_chain_is_kept_on_a_server(tmp_path: Path) -> None:
+    base = {seed: 1.0 + seed / 100 for seed in range(19, -1, -1)}
+    with postgres() as url:
+        chain = ablate.open_chain("ours", runs=tmp_path, store=url)
+        chain.begin_reported("first", base, direction="min")
+        mine = {seed: result - 0.5 for seed, result in base.items()}
+        kept = chain.report("second", {**mine, 3: mine[3] + 0.01})
+        assert kept.proposal.decision is Decision.KEEP
+        # The order in which seeds were looked at is kept.
+        assert list(chain.proposals()[0].results) == list(base)
 
 
 def test_a_result_does_not_change(tmp_path: Path) -> None:
