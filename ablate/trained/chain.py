@@ -45,6 +45,11 @@ from ablate.store.reader import Reader
 Results = Mapping[int, float | None]
 # Where the studies of chains are, which lists of studies leave out.
 FOLDER = "chain/"
+# Reasons that say nothing of the results: such a proposal may be proposed again, and
+# gets a number of its own then.
+FAILED = "its training failed"
+WITHDRAWN = "it was withdrawn"
+UNDECIDED = (FAILED, WITHDRAWN)
 # Characters of a commit in tables.
 SHOWN = 12
 # The first seed of confirmations, which no proposal has.
@@ -301,7 +306,7 @@ class Chain:
         """
         for proposal in self.proposals():
             if proposal.decision is Decision.MORE_SEEDS:
-                return self._answer(self._discarded(proposal, "it was withdrawn"))
+                return self._answer(self._discarded(proposal, WITHDRAWN))
         raise AblateError(f"the chain {self.name} has no open proposal")
 
     def confirm(self, seeds: int) -> tuple[str, str]:
@@ -321,8 +326,11 @@ class Chain:
                 f"the results of the chain {self.name} are reported; train fresh seeds of"
                 f" {first.name} and {last.name}, and compare them with: ablate judge"
             )
-        if first.number == last.number:
-            raise AblateError(f"the chain {self.name} has kept no proposal yet")
+        if first.identity == last.identity:
+            raise AblateError(
+                f"the present baseline of the chain {self.name} is the first one; there is"
+                " nothing to confirm"
+            )
         name = f"{FOLDER}{self.name}/confirm-{last.number}"
         fresh = [FIRST_FRESH_SEED + last.number * 100 + seed for seed in range(seeds)]
         study = self._space(name, [first.source, last.source], declared, fresh)
@@ -345,7 +353,7 @@ class Chain:
         every = self.proposals()
         base = _last_kept(every)
         for proposal in every:
-            if proposal.identity != identity:
+            if proposal.identity != identity or proposal.reason.startswith(UNDECIDED):
                 continue
             was_tested = proposal.against == base.number
             if proposal.number == base.number or was_tested:
@@ -385,7 +393,7 @@ class Chain:
         base_cell, cell = results.cells
         failed = [s for s, status in cell.statuses.items() if status is Status.FAILED]
         if failed:
-            reason = f"its training failed at seed {failed[0]}; see: ablate logs {name}"
+            reason = f"{FAILED} at seed {failed[0]}; see: ablate logs {name}"
             return self._discarded(mine, reason), True
         if outcome.failed:
             raise AblateError(

@@ -116,7 +116,8 @@ def test_only_one_proposal_is_open(repository: Path, gate: Gate) -> None:
     assert "has the open proposal better" in refused.err
     assert gate("--withdraw").code == DISCARD
     assert gate("other", "--max-trials", "4").code in (MORE, DISCARD)
-    assert gate("--withdraw").code in (DISCARD, 2)
+    gate("--withdraw")
+    assert answer(gate("better", "--max-trials", "40"))["number"] == 3
 
 
 @pytest.mark.slow
@@ -128,6 +129,10 @@ def test_a_commit_whose_training_fails_is_discarded(
     done = gate("broken")
     assert done.code == DISCARD
     assert "its training failed at seed 0" in str(answer(done)["reason"])
+    # The machine may have failed, so it may be proposed again, at the price of a number.
+    again = gate("broken")
+    assert again.code == DISCARD
+    assert answer(again)["number"] == 2
 
 
 @pytest.mark.slow
@@ -146,7 +151,7 @@ def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
     gate("main", "--epochs", "1")
     nothing = gate("--confirm", "--seeds", "4")
     assert nothing.code == 2
-    assert "has kept no proposal yet" in nothing.err
+    assert "there is nothing to confirm" in nothing.err
     gate("better")
     done = gate("--confirm", "--seeds", "4")
     assert done.code == KEEP
