@@ -92,7 +92,7 @@ def test_a_commit_that_trains_the_same_costs_nothing(gate: Gate) -> None:
     assert answer(done)["chain_trials"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_limit_leaves_the_proposal_open(gate: Gate) -> None:
     gate("main", "--epochs", "1")
     stopped = gate("better", "--max-trials", "6")
@@ -106,7 +106,7 @@ def test_a_limit_leaves_the_proposal_open(gate: Gate) -> None:
     assert answer(done)["trials"] == 22
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_only_one_proposal_is_open(repository: Path, gate: Gate) -> None:
     branch(repository, "other", {"model.py": MODEL.replace("1.0", "1.1")})
     gate("main", "--epochs", "1")
@@ -144,7 +144,7 @@ def test_a_commit_that_diverges_is_discarded(repository: Path, gate: Gate) -> No
     assert answer(done)["reason"] == "its seeds speak against it"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
     gate: Gate, command: Command
 ) -> None:
@@ -163,7 +163,7 @@ def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
     assert "chain/" not in command("status").out
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_baseline_whose_branch_is_gone_is_still_trained(
     repository: Path, gate: Gate
 ) -> None:
@@ -389,7 +389,7 @@ def tools_of(folder: Path, trials: int) -> Tools:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_an_agent_proposes_commits_within_its_budget(repository: Path) -> None:
     registry.load_all(["mine.py"])
     tools = tools_of(repository, trials=10)

@@ -187,7 +187,7 @@ def test_a_trial_is_tried_in_its_commit(repository: Path, command: Command) -> N
     assert not (repository / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_settings_of_the_trainer_can_be_chosen(
     repository: Path, compare: Compare
 ) -> None:
@@ -209,7 +209,7 @@ def test_settings_of_the_trainer_can_be_chosen(
     assert [round(sum(cell.values.values()) / 3) for cell in cells] == [11, 12]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_studies_are_printed_side_by_side(
     compare: Compare, command: Command
 ) -> None:

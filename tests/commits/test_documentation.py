@@ -37,7 +37,7 @@ class Enough(Exception):
     pass
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_loop_of_an_agent_keeps_what_is_better(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

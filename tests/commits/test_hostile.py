@@ -208,7 +208,7 @@ def test_links_in_a_circle_are_written_as_links(tmp_path: Path) -> None:
         assert (folder / "self").is_symlink()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_large_repository_is_read_in_seconds(tmp_path: Path) -> None:
     """2,000 files of code, 500 kB of it, and 64 MB of other files."""
     repository = make_repository(tmp_path / "repository")
