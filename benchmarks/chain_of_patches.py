@@ -219,7 +219,7 @@ PATCHES = (
     patch(
         "rate-tenth",
         "change",
-        ("model.parameters(), lr=lr", "model.parameters(), lr=lr / 10"),
+        ("lr=lr)", "lr=lr / 10)"),
     ),
     patch(
         "rotary", "change", ('positions: str = "learned"', 'positions: str = "rotary"')

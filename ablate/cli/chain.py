@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ablate.cli.output import GATE_CODES, Format, say, show, tell
+from ablate.cli.output import GATE_CODES, Format, say, show, show_json, tell
 from ablate.errors import AblateError, shortened
 from ablate.records import MOST_WHOLE, Decision, Level
 
@@ -68,7 +67,8 @@ def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int
     """
     from ablate.trained.chain import Chain
 
-    _refuse_rows(options)
+    lists = asked.name is None and not asked.withdraw and not asked.confirm
+    _refuse_unread(options, asked, form, lists=lists)
     chain = Chain(name, options, _train)
     is_new = not chain.proposals()
     ways = (asked.name is not None, asked.withdraw, asked.confirm)
@@ -95,9 +95,27 @@ def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int
     return _show(chain.propose(asked.name), form)
 
 
-def _refuse_rows(options: Options) -> None:
+def _refuse_unread(
+    options: Options, asked: Asked, form: Format, *, lists: bool
+) -> None:
+    """Raises AblateError for what would have no effect, before anything is done."""
+    from dataclasses import replace
+
+    from ablate.pipeline import Options as RunOptions
+
+    if form not in (Format.table, Format.json) and not lists:
+        raise AblateError(
+            f"gate --chain answers in text or JSON, not {form.value}; use --format json"
+        )
     if options.rows or options.seeds:
         raise AblateError("gate: a chain chooses rows and seeds itself; leave them out")
+    default = RunOptions(options.runs, options.store)
+    is_plain = replace(options, executor=default.executor) == default
+    if (lists or asked.withdraw or asked.reported) and not is_plain:
+        raise AblateError(
+            "gate: nothing is trained here, so options of runs have no effect; leave them"
+            " out"
+        )
 
 
 def _begin(chain: Chain, asked: Asked, form: Format) -> int:
@@ -110,7 +128,8 @@ def _begin(chain: Chain, asked: Asked, form: Format) -> int:
     if not asked.reported:
         if asked.direction:
             raise AblateError(
-                "--direction is that of the trainer's metric; leave it out"
+                "--direction is for results that you report with --reported; for a"
+                " commit, it is that of the trainer's metric"
             )
         answer = chain.begin(
             asked.name,
@@ -167,14 +186,10 @@ def _both(first: Any, second: Any) -> Any:
 
 def _show(answer: Answer, form: Format) -> int:
     if form is Format.json:
-        say(json.dumps(answer.to_dict()))
-    elif form is Format.table:
+        show_json(answer.to_dict())
+    else:
         say(_sentence(answer))
         tell(f"Next: {answer.next}.")
-    else:
-        raise AblateError(
-            f"gate --chain prints text or JSON, not {form.value}; use --format json"
-        )
     return CODES[answer.proposal.decision]
 
 
@@ -195,7 +210,7 @@ def _sentence(answer: Answer) -> str:
 def _confirm(chain: Chain, seeds: int, form: Format) -> int:
     words, verdict = chain.confirm(seeds)
     if form is Format.json:
-        say(json.dumps({"chain": chain.name, "verdict": verdict, "text": words}))
+        show_json({"chain": chain.name, "verdict": verdict, "text": words})
     else:
         say(words)
     return GATE_CODES[verdict]

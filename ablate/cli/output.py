@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -16,6 +17,8 @@ from ablate.text.masking import masked
 LONG = 60
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -66,6 +69,11 @@ def say(text: str) -> None:
     Control sequences are escaped.
     """
     print(escape.terminal(text))
+
+
+def show_json(answer: Mapping[str, object]) -> None:
+    """Prints one JSON object in one line, for programs."""
+    sys.stdout.write(f"{json.dumps(answer)}\n")
 
 
 def show(table: Table, form: str, *, details: bool = False) -> None:

@@ -194,6 +194,13 @@ def _refuse_ambiguous(repository: Repository, folder: str, name: str) -> None:
             f"{name} is a branch and {other}; rename the branch, or write"
             f" refs/heads/{name} for it"
         )
+    branch = repository.commit(f"refs/heads/{name}")
+    tag = repository.commit(f"refs/tags/{name}")
+    if branch is not None and tag is not None and branch != tag:
+        raise AblateError(
+            f"{name} is a branch and a tag, and they are different commits; write"
+            f" refs/heads/{name} or refs/tags/{name}"
+        )
 
 
 def _commit(
@@ -210,7 +217,7 @@ def _commit(
     if key not in _known:
         files = repository.files(commit)
         _known[key] = _tree(name, commit, repository, files, folder, share, ignore)
-    return _known[key]
+    return replace(_known[key], name=name)
 
 
 def _unknown(repository: Repository, name: str) -> str:
@@ -222,11 +229,14 @@ def _unknown(repository: Repository, name: str) -> str:
         )
     names = repository.names()
     near = did_you_mean(name, names)
+    shallow = ""
+    if repository.is_shallow():
+        shallow = " (this clone is shallow: git fetch --unshallow)"
     remote = f"origin/{name}"
     if remote in names:
         near = f"; did you mean {remote}?"
     return (
-        f"{repository.root} has no branch, tag or commit {shortened(name)}{near}; a patch"
+        f"{repository.root} has no branch, tag or commit {shortened(name)}{near}{shallow}; a patch"
         f" is a file that ends in .patch or .diff, and {WORKTREE} stands for the tracked"
         " files as they are now"
     )
@@ -252,7 +262,7 @@ def _patch(
         patched, tree = repository.patched(patch, kept)
         files = patched.files(tree)
         _known[key] = _tree(name, commit, patched, files, folder, share, ignore)
-    return _known[key]
+    return replace(_known[key], name=name)
 
 
 def _worktree(

@@ -66,6 +66,11 @@ class Repository:
     def has_branch(self, name: str) -> bool:
         return self.commit(f"refs/heads/{name}") is not None
 
+    def is_shallow(self) -> bool:
+        """Whether older commits were left out when it was cloned."""
+        done = self._git("rev-parse", "--is-shallow-repository")
+        return done.stdout.strip() == b"true"
+
     def names(self) -> list[str]:
         """Returns the names of all branches and tags, for messages."""
         done = self._git(

@@ -226,6 +226,12 @@ def identity_of_declaration(trainer: PartRecord) -> dict[str, str]:
     return {f"{DECLARATION}{trainer.name}": part.declaration}
 
 
+def meaning_of_declaration(trainer: PartRecord) -> str:
+    """Equal as long as what declares a command means the same."""
+    part = _parts["trainer", trainer.name]
+    return syntax_hash(part.source.texts)
+
+
 def set_identities(by_syntax: Mapping[str, str]) -> None:
     """Makes the identities of parts those that the trials of a store have."""
     _identities.clear()

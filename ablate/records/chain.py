@@ -35,6 +35,7 @@ class Declared:
         level: bounds the mean share of kept proposals that are not better.
         most: the number of seeds after which a proposal is discarded.
         trainer: the command that trains; empty: results are reported.
+        declaration: the meaning of the file that declares the trainer.
         settings: levels of other factors, and fields of the recipe.
         epochs: None: as the command has them.
     """
@@ -44,6 +45,7 @@ class Declared:
     level: float
     most: int
     trainer: str = ""
+    declaration: str = ""
     settings: Mapping[str, Level] = field(default_factory=dict)
     epochs: int | None = None
 

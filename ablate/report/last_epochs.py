@@ -35,7 +35,10 @@ def variance_share(last: Values, mean: Values) -> tuple[float, float] | None:
     Returns None with fewer than two such rows or three seeds, or without any spread.
     """
     seeds = sorted(last.get(0, {}).keys() & mean.get(0, {}).keys())
-    rows = [row for row in last if {*seeds} <= last[row].keys() & mean[row].keys()]
+    # A folded row has no values of its own.
+    both = last.keys() & mean.keys()
+    rows = [row for row in last if row in both]
+    rows = [row for row in rows if {*seeds} <= last[row].keys() & mean[row].keys()]
     freedom = (len(rows) - 1) * (len(seeds) - 1)
     if len(seeds) < 3 or freedom < 3:
         return None

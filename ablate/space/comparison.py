@@ -140,5 +140,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _name(commits: Sequence[str]) -> str:
     """Returns the name of the study: the same for the same commits."""
-    name = FOLDER + "..".join(re.sub(r"[^\w.-]", "-", commit) for commit in commits)
+    name = FOLDER + "..".join(
+        re.sub(r"[^A-Za-z0-9_.-]", "-", commit) for commit in commits
+    )
     return name[:LONGEST_NAME]

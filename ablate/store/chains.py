@@ -53,10 +53,10 @@ class ChainReader:
         return Declared(**stored)
 
 
-def put_proposal(
+def add_proposal(
     url: str, proposal: Proposal, declared: Declared | None = None
 ) -> None:
-    """Stores a new proposal, or how far an open one has come.
+    """Stores a new proposal.
 
     Args:
         declared: of the first baseline: what holds for the whole chain.
@@ -65,8 +65,78 @@ def put_proposal(
         StoreError: another process has proposed meanwhile, or the store cannot be
             written to.
     """
+    row = {
+        "chain": proposal.chain,
+        "number": proposal.number,
+        "declared": asdict(declared) if declared is not None else {},
+        "begun_at": now(),
+        **_row(proposal),
+    }
     engine = open_writer(url)
-    values = {
+    try:
+        with write_transaction(engine) as connection:
+            connection.execute(insert(proposals).values(row))
+    except IntegrityError:
+        raise _other(proposal) from None
+    finally:
+        engine.dispose()
+
+
+def update_proposal(url: str, proposal: Proposal) -> None:
+    """Stores how far an open proposal has come. What was decided stays.
+
+    Raises:
+        StoreError: it is not open, or the store cannot be written to.
+    """
+    engine = open_writer(url)
+    try:
+        with write_transaction(engine) as connection:
+            done = connection.execute(
+                update(proposals)
+                .where(
+                    proposals.c.chain == proposal.chain,
+                    proposals.c.number == proposal.number,
+                    proposals.c.identity == proposal.identity,
+                    proposals.c.decision == Decision.MORE_SEEDS,
+                )
+                .values(_row(proposal))
+            )
+        if not done.rowcount:
+            raise _other(proposal)
+    finally:
+        engine.dispose()
+
+
+def put_results(
+    url: str, chain: str, number: int, results: Mapping[int, float | None]
+) -> None:
+    """Adds results of a baseline, whose decision stays.
+
+    Raises:
+        StoreError: the store cannot be written to.
+    """
+    place = (proposals.c.chain == chain) & (proposals.c.number == number)
+    engine = open_writer(url)
+    try:
+        with write_transaction(engine) as connection:
+            # Another process may add results, too.
+            query = select(proposals.c.results).where(place).with_for_update()
+            before = connection.execute(query).scalar_one()
+            every = {**before, **_stored(results)}
+            connection.execute(update(proposals).where(place).values(results=every))
+    finally:
+        engine.dispose()
+
+
+def _other(proposal: Proposal) -> StoreError:
+    return StoreError(
+        f"another process has proposed to the chain {proposal.chain} meanwhile; type the"
+        " command again"
+    )
+
+
+def _row(proposal: Proposal) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "name": proposal.name,
         "identity": proposal.identity,
         "source": proposal.source,
@@ -80,55 +150,8 @@ def put_proposal(
         "seconds": proposal.seconds,
     }
     if proposal.decision is not Decision.MORE_SEEDS:
-        values["ended_at"] = now()
-    try:
-        with write_transaction(engine) as connection:
-            place = (proposals.c.chain == proposal.chain) & (
-                proposals.c.number == proposal.number
-            )
-            # What was decided stays.
-            is_open = proposals.c.decision == Decision.MORE_SEEDS
-            done = connection.execute(
-                update(proposals).where(place & is_open).values(**values)
-            )
-            if done.rowcount:
-                return
-            connection.execute(
-                insert(proposals).values(
-                    chain=proposal.chain,
-                    number=proposal.number,
-                    declared=asdict(declared) if declared is not None else {},
-                    begun_at=now(),
-                    **values,
-                )
-            )
-    except IntegrityError:
-        raise StoreError(
-            f"another process has proposed to the chain {proposal.chain} meanwhile; type"
-            " the command again"
-        ) from None
-    finally:
-        engine.dispose()
-
-
-def put_results(
-    url: str, chain: str, number: int, results: Mapping[int, float | None]
-) -> None:
-    """Stores further results of a baseline, whose decision stays.
-
-    Raises:
-        StoreError: the store cannot be written to.
-    """
-    engine = open_writer(url)
-    try:
-        with write_transaction(engine) as connection:
-            connection.execute(
-                update(proposals)
-                .where(proposals.c.chain == chain, proposals.c.number == number)
-                .values(results=_stored(results))
-            )
-    finally:
-        engine.dispose()
+        row["ended_at"] = now()
+    return row
 
 
 def _stored(results: Mapping[int, float | None]) -> dict[str, float | None]:

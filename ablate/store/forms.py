@@ -73,7 +73,10 @@ def is_declared(value: Any) -> bool:
     numbers = value.get("level"), value.get("most"), value.get("epochs", None)
     return (
         value.keys() == DECLARED
-        and all(isinstance(value[name], str) for name in ("metric", "trainer"))
+        and all(
+            isinstance(value[name], str)
+            for name in ("metric", "trainer", "declaration")
+        )
         and value["direction"] in get_args(Direction)
         and isinstance(numbers[0], float)
         and type(numbers[1]) is int

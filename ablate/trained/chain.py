@@ -9,18 +9,22 @@ after a kill, and what was decided stays decided.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from ablate import pipeline, space
 from ablate.budget import Budget
 from ablate.errors import AblateError, shortened
-from ablate.own.commits import PATCHES, WORKTREE, Tree, make_hidden
+from ablate.own import registry
+from ablate.own.commits import COMMIT, PATCHES, WORKTREE, Tree, make_hidden
 from ablate.parts import Trainer, trainer_named
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import (
     LONGEST_CHAIN,
     MOST_SEEDS,
+    RESOLVED,
     CellResult,
     Decision,
     Declared,
@@ -30,6 +34,7 @@ from ablate.records import (
     Proposal,
     Space,
     Status,
+    StudyResults,
 )
 from ablate.report.effects import effects
 from ablate.report.evidence import LEVEL, decide, needed
@@ -37,10 +42,11 @@ from ablate.report.wording import sentence
 from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
 from ablate.space.comparison import command_trainer, comparison, direction_of
-from ablate.store.chains import put_proposal, put_results
+from ablate.store.chains import add_proposal, put_results, update_proposal
 from ablate.store.database import exists
 from ablate.store.notes import ARCHIVED, STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader
+from ablate.text.advice import option
 
 Results = Mapping[int, float | None]
 # Where the studies of chains are, which lists of studies leave out.
@@ -50,6 +56,8 @@ FOLDER = "chain/"
 FAILED = "its training failed"
 WITHDRAWN = "it was withdrawn"
 UNDECIDED = (FAILED, WITHDRAWN)
+# The most seeds that a chain can declare.
+MOST_POSSIBLE = 1_000
 # Characters of a commit in tables.
 SHOWN = 12
 # The first seed of confirmations, which no proposal has.
@@ -115,7 +123,8 @@ class Chain:
 
     def __post_init__(self) -> None:
         is_plain = all(each.isalnum() or each in "-_." for each in self.name)
-        if not self.name or not is_plain or len(self.name) > LONGEST_CHAIN:
+        is_name = is_plain and bool(self.name.strip("."))
+        if not is_name or len(self.name) > LONGEST_CHAIN:
             raise AblateError(
                 f"chain {shortened(repr(self.name))}: a name has letters, digits, -, _ and"
                 f" ., and {LONGEST_CHAIN} characters at most"
@@ -140,7 +149,12 @@ class Chain:
             return reader.chains.declared(self.name)
 
     def baseline(self) -> Proposal:
-        """Returns the present baseline: the last proposal that was kept."""
+        """Returns the present baseline: the last proposal that was kept.
+
+        Raises:
+            UnknownName: there is no such chain.
+        """
+        self.declared()
         return _last_kept(self.proposals())
 
     # What changes it.
@@ -172,8 +186,9 @@ class Chain:
             metric=metric,
             direction=direction_of(record, metric),
             level=LEVEL,
-            most=most,
+            most=_checked_most(most),
             trainer=record.name,
+            declaration=registry.meaning_of_declaration(record),
             settings=dict(settings or {}),
             epochs=epochs,
         )
@@ -202,8 +217,12 @@ class Chain:
         Raises:
             AblateError: the chain exists.
         """
-        declared = Declared(metric=metric, direction=direction, level=LEVEL, most=most)
-        return self._first(name, name, "", declared, results)
+        if direction not in get_args(Direction):
+            raise AblateError(f"direction is max or min, found {direction!r}")
+        declared = Declared(
+            metric=metric, direction=direction, level=LEVEL, most=_checked_most(most)
+        )
+        return self._first(_checked_name(name), name, "", declared, _checked(results))
 
     def _first(
         self,
@@ -225,7 +244,7 @@ class Chain:
             results=results,
         )
         make_hidden(self.options.runs)
-        put_proposal(self.options.url, first, declared)
+        add_proposal(self.options.url, first, declared)
         return self._answer(first)
 
     def propose(self, commit: str) -> Answer:
@@ -242,25 +261,26 @@ class Chain:
                 f"the results of the chain {self.name} are reported; report those of"
                 f" {commit}"
             )
-        trainer = trainer_named(declared.trainer)
+        trainer = self._trainer(declared)
         tree = _tree(trainer, commit)
         base = self.baseline()
+        _refuse_missing(trainer, base)
         if tree.identity == base.identity and tree.commit != base.source:
             # It costs no share of the level, so it is not stored.
             reason = f"it trains the same as the baseline {base.name}"
-            same = replace(base, name=commit, decision=Decision.DISCARD, reason=reason)
-            return self._answer(same)
+            same = replace(base, decision=Decision.DISCARD, reason=reason)
+            return self._answer(same, commit)
         mine = self._proposal(commit, tree.identity, tree.commit)
         seeds = max(len(mine.results), 1)
         while mine.decision is Decision.MORE_SEEDS:
             if self._budget(f"{FOLDER}{self.name}/{mine.number}") is None:
                 break
-            mine, is_complete = self._trained(mine, declared, trainer, seeds)
+            mine, is_complete = self._trained(mine, declared, seeds)
             if not is_complete:
                 # The budget is used up, or the run was interrupted.
                 break
             seeds += 1
-        return self._answer(mine)
+        return self._answer(mine, commit)
 
     def progress(self, name: str) -> Answer | None:
         """Returns what is stored of a proposal; None if it was not proposed yet."""
@@ -281,10 +301,11 @@ class Chain:
             raise AblateError(
                 f"the chain {self.name} trains commits, so its results are not reported"
             )
+        name, results = _checked_name(name), _checked(results)
         base = self.baseline()
         if name == base.name:
             every = _merged(name, base.results, results)
-            put_results(self.options.url, self.name, base.number, every)
+            put_results(self.options.url, self.name, base.number, results)
             return self._answer(replace(base, results=every))
         missing = [seed for seed in results if seed not in base.results]
         if missing:
@@ -321,18 +342,27 @@ class Chain:
         declared = self.declared()
         every = self.proposals()
         first, last = every[0], _last_kept(every)
-        if not declared.trainer:
-            raise AblateError(
-                f"the results of the chain {self.name} are reported; train fresh seeds of"
-                f" {first.name} and {last.name}, and compare them with: ablate judge"
-            )
         if first.identity == last.identity:
             raise AblateError(
                 f"the present baseline of the chain {self.name} is the first one; there is"
                 " nothing to confirm"
             )
+        if not declared.trainer:
+            raise AblateError(
+                f"the results of the chain {self.name} are reported; train fresh seeds of"
+                f" {first.name} and {last.name}, and compare them with: ablate judge"
+            )
+        self._trainer(declared)
         name = f"{FOLDER}{self.name}/confirm-{last.number}"
         fresh = [FIRST_FRESH_SEED + last.number * 100 + seed for seed in range(seeds)]
+        with Reader(self.options.url) as reader:
+            known = {study.name: study for study in reader.studies.all()}
+        earlier = known[name].space if name in known else None
+        if earlier is not None and len(earlier.seeds.numbers) != seeds:
+            raise AblateError(
+                f"{last.name} is confirmed with {len(earlier.seeds.numbers)} seeds; another"
+                " number after a look at the results would be another chance"
+            )
         study = self._space(name, [first.source, last.source], declared, fresh)
         self._run(study, fresh)
         results, stored = Study(name, self.options.url).read()
@@ -340,6 +370,7 @@ class Chain:
         fresh_results = replace(results, generation=Generation(), earlier={})
         (effect,) = effects(fresh_results, stored.criterion.margin)
         words = sentence(effect, results.metric, stored.criterion.margin)
+        words = words.replace(f"{COMMIT} = {last.source[:SHOWN]}", last.name)
         return words, str(effect.verdict)
 
     # Steps of a proposal.
@@ -375,11 +406,31 @@ class Chain:
             against=base.number,
             needed=needed(number, kept, self.declared().level),
         )
-        put_proposal(self.options.url, mine)
+        add_proposal(self.options.url, mine)
         return mine
 
+    def _trainer(self, declared: Declared) -> Trainer:
+        """Returns the command of the chain.
+
+        Raises:
+            AblateError: it is not loaded, or is no longer what the chain was made with.
+        """
+        if declared.trainer not in registry.of_kind("trainer"):
+            raise AblateError(
+                f"the chain {self.name} trains with {declared.trainer}; name the file that"
+                f" declares it: {option('with')} FILE"
+            )
+        trainer = trainer_named(declared.trainer)
+        if registry.meaning_of_declaration(trainer) != declared.declaration:
+            raise AblateError(
+                f"the file that declares {declared.trainer} has changed since the chain"
+                f" {self.name} was made, so its results could not be compared; undo the"
+                " change, or make another chain"
+            )
+        return trainer
+
     def _trained(
-        self, mine: Proposal, declared: Declared, trainer: Trainer, seeds: int
+        self, mine: Proposal, declared: Declared, seeds: int
     ) -> tuple[Proposal, bool]:
         """Returns a proposal with so many seeds, and whether all of them have ended."""
         base = self.baseline()
@@ -387,55 +438,31 @@ class Chain:
         commits = [base.source, mine.source]
         study = self._space(name, commits, declared, declared.most)
         planned: list[Preview] = []
-        outcome = self._run(study, range(seeds), Hooks(planned=planned.append))
+        self._run(study, range(seeds), Hooks(planned=planned.append))
         with Reader(self.options.url) as reader:
             results = reader.studies.results(name)
         base_cell, cell = results.cells
-        failed = [s for s, status in cell.statuses.items() if status is Status.FAILED]
-        if failed:
-            reason = f"{FAILED} at seed {failed[0]}; see: ablate logs {name}"
-            return self._discarded(mine, reason), True
-        if outcome.failed:
-            raise AblateError(
-                f"a training of the baseline {base.name} failed; see: ablate logs {name}"
-            )
-        results_of_base = _ended(base_cell, seeds)
-        results_of_mine = _ended(cell, seeds)
-        new = self._new(planned[0], 0, base, results_of_base)
-        new += self._new(planned[0], 1, mine, results_of_mine)
+        new = _ended_trials(planned[0], results, seeds)
         mine = replace(
             mine,
             trials=mine.trials + len(new),
             seconds=mine.seconds + self._seconds(new),
         )
-        put_results(
-            self.options.url,
-            self.name,
-            base.number,
-            {**base.results, **results_of_base},
-        )
+        if Status.FAILED in base_cell.statuses.values():
+            update_proposal(self.options.url, mine)
+            raise AblateError(
+                f"a training of the baseline {base.name} failed; see: ablate logs {name}"
+            )
+        failed = [s for s, status in cell.statuses.items() if status is Status.FAILED]
+        if failed:
+            reason = f"{FAILED} at seed {failed[0]}; see: ablate logs {name}"
+            return self._discarded(mine, reason), True
+        results_of_base = _ended(base_cell, seeds)
+        results_of_mine = _ended(cell, seeds)
+        put_results(self.options.url, self.name, base.number, results_of_base)
         both = {s: r for s, r in results_of_mine.items() if s in results_of_base}
         mine = self._decided(replace(mine, results=both), declared)
         return mine, len(both) == seeds
-
-    def _new(
-        self, planned: Preview, row: int, proposal: Proposal, ended: Results
-    ) -> list[str]:
-        """Returns the trials of a row that no proposal has counted yet.
-
-        A kill may have come after they were trained, and before they were counted.
-        """
-        counted = {
-            seed
-            for each in self.proposals()
-            if each.identity == proposal.identity
-            for seed in each.results
-        }
-        return [
-            trial.hash
-            for trial in planned.plan.cells[row].trials
-            if trial.seed in ended and trial.seed not in counted
-        ]
 
     def _seconds(self, trials: Sequence[str]) -> float:
         """Returns how long trials were trained."""
@@ -461,12 +488,12 @@ class Chain:
             reason=evidence.reason,
             evidence=evidence.value,
         )
-        put_proposal(self.options.url, mine)
+        update_proposal(self.options.url, mine)
         return mine
 
     def _discarded(self, mine: Proposal, reason: str) -> Proposal:
         mine = replace(mine, decision=Decision.DISCARD, reason=reason)
-        put_proposal(self.options.url, mine)
+        update_proposal(self.options.url, mine)
         return mine
 
     def _space(
@@ -530,7 +557,9 @@ class Chain:
             return None
         return replace(budget, trials=trials, hours=hours)
 
-    def _answer(self, mine: Proposal) -> Answer:
+    def _answer(self, mine: Proposal, name: str = "") -> Answer:
+        """Returns what is known of a proposal, under the name that was asked for."""
+        mine = replace(mine, name=name or mine.name)
         every = self.proposals()
         declared = self.declared()
         differences = _differences(mine, every[mine.against], declared)
@@ -562,6 +591,72 @@ def _tree(trainer: Trainer, name: str) -> Tree:
             " your changes, and propose HEAD"
         )
     return trainer.tree(name)
+
+
+def _refuse_missing(trainer: Trainer, base: Proposal) -> None:
+    """Raises AblateError if the baseline cannot be trained here."""
+    try:
+        trainer.tree(base.source)
+    except AblateError:
+        raise AblateError(
+            f"the baseline {base.name} of the chain is the commit {base.source[:SHOWN]},"
+            " which this repository does not have; propose in the repository of the"
+            " chain, or fetch the commit"
+        ) from None
+
+
+def _ended_trials(planned: Preview, results: StudyResults, seeds: int) -> list[str]:
+    """Returns the trials that a run began and that have ended."""
+    begun = {trial.hash for trial in planned.to_train}
+    return [
+        trial.hash
+        for cell, ended in zip(planned.plan.cells, results.cells, strict=True)
+        for trial in cell.trials
+        if trial.seed < seeds
+        and trial.hash in begun
+        and ended.statuses.get(trial.seed) in RESOLVED
+    ]
+
+
+def _checked_name(name: str) -> str:
+    """Returns the name of reported results. Raises AblateError if it is none."""
+    if not name.strip() or not name.isprintable():
+        raise AblateError(
+            f"{shortened(repr(name))}: a name is one line with a character or more"
+        )
+    return name
+
+
+def _checked_most(most: int) -> int:
+    """Returns a number of seeds. Raises AblateError if it is out of range."""
+    if type(most) is not int or not 2 <= most <= MOST_POSSIBLE:
+        raise AblateError(
+            f"most is a whole number from 2 to {MOST_POSSIBLE}, found {most!r}"
+        )
+    return most
+
+
+def _checked(results: Mapping[int, float | None]) -> dict[int, float | None]:
+    """Returns reported results in the order of their seeds; NaN becomes None.
+
+    Raises:
+        AblateError: a seed is no whole number from 0, or a result no finite number.
+    """
+    checked: dict[int, float | None] = {}
+    for seed, result in results.items():
+        try:
+            number, value = operator.index(seed), result
+            if value is not None:
+                value = float(value)
+        except (TypeError, ValueError):
+            number, value = -1, None
+        if number < 0 or (value is not None and math.isinf(value)):
+            raise AblateError(
+                f"results are finite numbers by seed, and seeds whole numbers from 0;"
+                f" found {seed!r}: {result!r}"
+            )
+        checked[number] = None if value is None or math.isnan(value) else value
+    return dict(sorted(checked.items()))
 
 
 def _last_kept(every: Sequence[Proposal]) -> Proposal:
@@ -626,11 +721,13 @@ def _next(mine: Proposal, base: Proposal, declared: Declared) -> str:
         return f"go back to {base.name}, and propose another change"
     if mine.decision is not Decision.MORE_SEEDS:
         return f"propose a change of {base.name}"
-    seed = len(mine.results)
     if declared.trainer:
         return (
             f"propose {mine.name} again to train further seeds; if a limit is used up,"
             " raise it"
         )
-    missing = "" if seed in base.results else f" and of {base.name}"
-    return f"report seed {seed} of {mine.name}{missing}"
+    left = sorted(base.results.keys() - mine.results.keys())
+    if left:
+        return f"report seed {left[0]} of {mine.name}"
+    seed = max(base.results, default=-1) + 1
+    return f"report seed {seed} of {base.name} and of {mine.name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -11,8 +12,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
@@ -22,11 +25,21 @@ from ablate.cli.agent_tools import Tools
 from ablate.cli.answers import ANSWERS
 from ablate.errors import AblateError, UnknownName
 from ablate.own import registry
-from ablate.records import Decision
-from ablate.store.chains import put_proposal
+from ablate.records import Decision, Proposal
+from ablate.store.chains import update_proposal
 from ablate.store.reader import Reader
+from ablate.trained import chain as chain_module
 from tests.commits.conftest import Command, Done
-from tests.commits.repository import MODEL, branch, commit, git, write
+from tests.commits.repository import (
+    DECLARATION,
+    MODEL,
+    SCRIPT,
+    branch,
+    commit,
+    git,
+    make_repository,
+    write,
+)
 from tests.store.postgres import postgres
 
 KEEP, DISCARD, MORE = 0, 4, 5
@@ -217,7 +230,7 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
         (["main", "--metric", "loss"], "unknown metric 'loss'"),
         (["main", "--trainer", "other"], "unknown trainer 'other'"),
         (["main", "--set", "x=1"], "unknown factor 'x'"),
-        (["main", "--direction", "max"], "--direction is that of the trainer's metric"),
+        (["main", "--direction", "max"], "it is that of the trainer's metric"),
         (["main", "--withdraw"], "name a proposal, or --withdraw"),
         (["main", "--seeds", "3"], "--seeds goes with --confirm"),
         (["main", "--seed", "1"], "chooses rows and seeds itself"),
@@ -286,7 +299,7 @@ def test_reported_results_are_decided_by_the_same_rule(tmp_path: Path) -> None:
     chain = reported(tmp_path)
     open_ = chain.report("second", {0: 0.5})
     assert open_.proposal.decision is Decision.MORE_SEEDS
-    assert open_.next == "report seed 1 of second and of first"
+    assert open_.next == "report seed 1 of first and of second"
     assert open_.difference == -0.5
     with pytest.raises(AblateError, match="the baseline first has no result of seed 1"):
         chain.report("second", {1: 0.5})
@@ -321,6 +334,163 @@ def test_all_seeds_at_once_are_decided_as_one_after_another(tmp_path: Path) -> N
         assert reader.chains.names() == ["other", "ours"]
 
 
+def test_a_race_between_two_processes_loses_no_proposal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = reported(tmp_path)
+    real = chain_module.add_proposal
+    monkeypatch.setattr(chain_module, "add_proposal", None)
+
+    def add(url: str, proposal: Proposal, declared: object = None) -> None:
+        # Another process comes between reading and writing.
+        monkeypatch.setattr(chain_module, "add_proposal", real)
+        ablate.open_chain("ours", runs=tmp_path).report("other", {0: 0.9})
+        real(url, proposal)
+
+    monkeypatch.setattr(chain_module, "add_proposal", add)
+    with pytest.raises(AblateError, match="another process has proposed"):
+        chain.report("mine", {0: 0.5})
+    assert [each.name for each in chain.proposals()] == ["first", "other"]
+
+
+def test_the_next_seed_is_one_that_the_baseline_has(tmp_path: Path) -> None:
+    chain = ablate.open_chain("ours", runs=tmp_path)
+    base = {10: 3.0, 12: 3.1, 11: 3.2}
+    chain.begin_reported("first", base, direction="max")
+    assert chain.report("second", {11: 3.3}).next == "report seed 10 of second"
+    last = chain.report("second", {12: 3.2, 10: 3.1})
+    assert last.next == "report seed 13 of first and of second"
+    assert list(last.proposal.results) == [11, 10, 12]
+
+
+@pytest.mark.parametrize(
+    "results",
+    [{0: math.inf}, {-1: 1.0}, {0.5: 1.0}, {"0": 1.0}, {0: "x"}, {0: [1.0]}],
+)
+def test_wrong_results_store_nothing(tmp_path: Path, results: Any) -> None:
+    chain = ablate.open_chain("ours", runs=tmp_path)
+    with pytest.raises(AblateError, match="finite numbers by seed"):
+        chain.begin_reported("first", results, direction="max")
+    assert not chain.proposals()
+    chain = reported(tmp_path)
+    with pytest.raises(AblateError, match="finite numbers by seed"):
+        chain.report("second", results)
+    assert len(chain.proposals()) == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"direction": "maximum"}, {"direction": "max", "most": 0}, {"most": 1.5}],
+)
+def test_a_wrong_declaration_stores_nothing(tmp_path: Path, options: Any) -> None:
+    chain = ablate.open_chain("ours", runs=tmp_path)
+    with pytest.raises(AblateError):
+        chain.begin_reported("first", {0: 1.0}, **{"direction": "min", **options})
+    with pytest.raises(AblateError, match="a name is one line"):
+        chain.begin_reported(" ", {0: 1.0}, direction="min")
+    assert not chain.proposals()
+
+
+def test_an_unknown_chain_has_no_baseline(tmp_path: Path) -> None:
+    reported(tmp_path)
+    with pytest.raises(UnknownName, match="unknown chain 'other'"):
+        ablate.open_chain("other", runs=tmp_path).baseline()
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    chain = reported(tmp_path)
+    lost = chain.report("second", {np.int64(0): np.float32("nan")})
+    assert lost.proposal.results == {0: None}
+    assert chain.proposals()[1].decision is Decision.DISCARD
+
+
+@pytest.mark.parametrize("name", ["ü/ñ", "a\\\\b", "٣"])
+def test_json_has_any_name(command: Command, tmp_path: Path, name: str) -> None:
+    words = ("gate", "--chain", "z", "--runs", str(tmp_path), "--format", "json")
+    command(*words, name, "--reported", "3=1.4", "--direction", "max")
+    done = command(*words, name, "--reported", "4=1.4")
+    assert json.loads(done.out)["proposal"] == name
+
+
+def test_what_has_no_effect_is_refused_before_anything_is_done(
+    command: Command, tmp_path: Path
+) -> None:
+    chain = reported(tmp_path)
+    chain.report("second", {0: 0.9})
+    words = ("gate", "--chain", "ours", "--runs", str(tmp_path))
+    for more, message in (
+        (("--withdraw", "--format", "csv"), "answers in text or JSON, not csv"),
+        (("--withdraw", "--max-trials", "3"), "nothing is trained here"),
+        (("x", "--reported", "0=3", "--gpus", "1"), "nothing is trained here"),
+        (("--max-hours", "3"), "nothing is trained here"),
+    ):
+        done = command(*words, *more)
+        assert done.code == 2
+        assert message in done.err
+    assert chain.proposals()[1].decision is Decision.MORE_SEEDS
+    assert command(*words, "--format", "csv").out.startswith("number,")
+
+
+def test_a_changed_declaration_is_refused(repository: Path, gate: Gate) -> None:
+    gate("main", "--epochs", "1")
+    changes = {
+        '"max"': '"min"',
+        '{"accuracy"': '{"other": "min", "accuracy"',
+        "--seed": "--fast --seed",
+    }
+    for old, new in changes.items():
+        write(repository, {"mine.py": DECLARATION.replace(old, new)})
+        for words in (["better"], ["--confirm"]):
+            done = gate(*words)
+            assert done.code == 2, done.out
+    assert "has changed since the chain ours was made" in gate("better").err
+    write(repository, {"mine.py": DECLARATION.replace("train =", "other =")})
+    assert "name the file that declares it: --with FILE" in gate("better").err
+    assert len(ablate.open_chain("ours").proposals()) == 1
+    write(repository, {"mine.py": f"# Ours.\n{DECLARATION}"})
+    assert gate("better", "--max-trials", "2").code == MORE
+
+
+def test_a_baseline_of_another_repository_is_named(
+    repository: Path, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(repository, {"here.txt": "a file that the other one does not have"})
+    commit(repository, "here")
+    gate("main", "--epochs", "1")
+    monkeypatch.chdir(make_repository(tmp_path / "other"))
+    runs = str(repository / "runs")
+    done = gate("better", "--runs", runs)
+    assert done.code == 2
+    assert "which this repository does not have" in done.err
+    assert len(ablate.open_chain("ours", runs=runs).proposals()) == 1
+
+
+@pytest.mark.slow
+def test_a_baseline_that_fails_leaves_the_proposal_open(
+    repository: Path, gate: Gate
+) -> None:
+    write(repository, {"train.py": SCRIPT.replace("noise =", "open('here')\nnoise =")})
+    commit(repository, "needs a file")
+    branch(repository, "next", {"model.py": MODEL.replace("1.0", "2.0")})
+    gate("main", "--epochs", "1")
+    done = gate("next")
+    assert done.code == 2
+    assert "a training of the baseline main failed" in done.err
+    assert ablate.open_chain("ours").proposals()[1].decision is Decision.MORE_SEEDS
+
+
+@pytest.mark.proof
+def test_a_confirmation_has_one_number_of_seeds(gate: Gate) -> None:
+    gate("main", "--epochs", "1")
+    gate("better")
+    first = gate("--confirm", "--seeds", "3")
+    assert "better" in str(answer(first)["text"])
+    assert answer(gate("--confirm", "--seeds", "3")) == answer(first)
+    other = gate("--confirm", "--seeds", "2")
+    assert other.code == 2
+    assert "is confirmed with 3 seeds" in other.err
+
+
 @pytest.mark.proof
 def test_a_chain_is_kept_on_a_server(tmp_path: Path) -> None:
     base = {seed: 1.0 + seed / 100 for seed in range(19, -1, -1)}
@@ -330,8 +500,8 @@ def test_a_chain_is_kept_on_a_server(tmp_path: Path) -> None:
         mine = {seed: result - 0.5 for seed, result in base.items()}
         kept = chain.report("second", {**mine, 3: mine[3] + 0.01})
         assert kept.proposal.decision is Decision.KEEP
-        # The order in which seeds were looked at is kept.
-        assert list(chain.proposals()[0].results) == list(base)
+        # Seeds of one report are looked at in their order.
+        assert list(chain.proposals()[0].results) == sorted(base)
 
 
 def test_a_result_does_not_change(tmp_path: Path) -> None:
@@ -356,7 +526,7 @@ def test_reported_and_trained_chains_do_not_mix(tmp_path: Path) -> None:
     chain = reported(tmp_path)
     with pytest.raises(AblateError, match="are reported; report those of"):
         chain.propose("main")
-    with pytest.raises(AblateError, match="compare them with: ablate judge"):
+    with pytest.raises(AblateError, match="there is nothing to confirm"):
         chain.confirm(3)
     with pytest.raises(AblateError, match="exists"):
         chain.begin_reported("again", {}, direction="max")
@@ -373,7 +543,7 @@ def test_a_decision_cannot_be_overwritten(tmp_path: Path) -> None:
     from dataclasses import replace
 
     with pytest.raises(AblateError, match="another process has proposed"):
-        put_proposal(chain.options.url, replace(decided, decision=Decision.KEEP))
+        update_proposal(chain.options.url, replace(decided, decision=Decision.KEEP))
     assert chain.proposals()[1].decision is Decision.DISCARD
 
 
@@ -418,7 +588,7 @@ def test_an_agent_reports_its_own_results(tmp_path: Path) -> None:
     assert (first.decision, first.number) == ("baseline", 0)
     better = tools.gate("ours", "second", {0: 0.9, 1: 1.0})
     assert better.decision == "more seeds"
-    assert better.next == "report seed 2 of second and of first"
+    assert better.next == "report seed 2 of first and of second"
     with pytest.raises(Exception, match="direction goes with results"):
         tools.gate("ours", "second", None, "min")
 

@@ -89,6 +89,19 @@ def test_the_worst_of_several_verdicts_decides(
 
 
 @pytest.mark.slow
+def test_two_names_of_one_commit_beside_the_first(
+    repository: Path, compare: Compare
+) -> None:
+    git(repository, "branch", "ü/same", "better")
+    words = ("main", "better", "ü/same", "--seeds", "3", "--epochs", "1")
+    first = compare(*words)
+    assert first.code in (HELPS, INCONCLUSIVE), first.err
+    again = compare(*words, "--format", "json")
+    assert again.code == first.code, again.err
+    assert len(json.loads(again.out)) == 1
+
+
+@pytest.mark.slow
 def test_json_holds_the_effects(compare: Compare) -> None:
     (effect,) = json.loads(compare(*BETTER, "4", "--format", "json").out)
     assert effect["verdict"] == "helps"

@@ -248,6 +248,24 @@ def test_a_name_that_could_be_two_things_is_refused(repository: Path) -> None:
         tree(repository, "my.patch")
 
 
+def test_a_tag_that_equals_a_branch_is_refused(repository: Path) -> None:
+    git(repository, "tag", "better", "main")
+    with pytest.raises(AblateError, match="refs/heads/better or refs/tags/better"):
+        tree(repository, "better")
+    git(repository, "tag", "main", "main")
+    assert tree(repository, "main").name == "main"
+    assert tree(repository, "HEAD").name == "HEAD"
+
+
+def test_a_shallow_clone_is_named(repository: Path, tmp_path: Path) -> None:
+    commit(repository, "second")
+    clone = tmp_path / "shallow"
+    words = ("clone", "--quiet", "--depth", "1", f"file://{repository}", str(clone))
+    git(tmp_path, *words)
+    with pytest.raises(AblateError, match="git fetch --unshallow"):
+        tree(clone, "HEAD~1")
+
+
 def test_a_branch_of_a_remote_is_suggested(repository: Path, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(repository), str(clone))

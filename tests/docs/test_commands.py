@@ -17,7 +17,7 @@ from ablate.own import registry
 from ablate.parts import trainer_named
 from ablate.pipeline import Options
 from ablate.records import Decision, Proposal
-from ablate.store.chains import put_proposal
+from ablate.store.chains import add_proposal
 from ablate.store.reader import Reader
 from ablate.trained.chain import Chain
 from docs import make_tutorials
@@ -142,7 +142,7 @@ def make_repository(folder: Path) -> None:
         source=tip,
         decision=Decision.KEEP,
     )
-    put_proposal(chain.options.url, kept)
+    add_proposal(chain.options.url, kept)
     runs = ablate.open_chain("runs", runs=folder / "runs")
     runs.begin_reported("first", {0: 3.28, 1: 3.31}, direction="min")
     registry.clear()
