@@ -421,7 +421,15 @@ def python_page() -> str:
         " public interface. Everything else may change.",
     ]
     groups = {
-        "Studies": ("run", "preview", "open_study", "open_chain", "Study", "judge", "use"),
+        "Studies": (
+            "run",
+            "preview",
+            "open_study",
+            "open_chain",
+            "Study",
+            "judge",
+            "use",
+        ),
         "Models": ("create_model", "model_cost"),
         "Parts of your own": (
             *("Factor", "Parameter", "Whole", "Real", "OneOf", "Metric"),
