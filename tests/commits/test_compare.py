@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +57,21 @@ def test_a_better_commit_helps_and_a_worse_one_hurts(compare: Compare) -> None:
     assert "8 known" in known.err, "each commit is trained once"
     assert known.code == INCONCLUSIVE, "its results were known before"
     assert compare(*turned, "--runs", "fresh").code == HURTS
+
+
+@pytest.mark.ray
+def test_commits_are_trained_on_ray(repository: Path) -> None:
+    words = ("compare", *BETTER, "4", "--with", "mine.py", "--cpus", "2")
+    done = subprocess.run(
+        [sys.executable, "-m", "ablate", *words],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == HELPS, done.stderr
+    assert "commit = better helps" in done.stdout
+    assert not git(repository, "status", "--porcelain")
 
 
 @pytest.mark.slow
