@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from ablate.cli.options import refuse_run_options
 from ablate.cli.output import GATE_CODES, Format, say, show, show_json, tell
 from ablate.errors import AblateError, shortened
-from ablate.records import MOST_WHOLE, Decision, Level
+from ablate.records import Decision, Level
 
 if TYPE_CHECKING:
     from ablate.pipeline import Hooks, Options, Outcome
@@ -99,23 +99,14 @@ def _refuse_unread(
     options: Options, asked: Asked, form: Format, *, lists: bool
 ) -> None:
     """Raises AblateError for what would have no effect, before anything is done."""
-    from dataclasses import replace
-
-    from ablate.pipeline import Options as RunOptions
-
     if form not in (Format.table, Format.json) and not lists:
         raise AblateError(
             f"gate --chain answers in text or JSON, not {form.value}; use --format json"
         )
     if options.rows or options.seeds:
         raise AblateError("gate: a chain chooses rows and seeds itself; leave them out")
-    default = RunOptions(options.runs, options.store)
-    is_plain = replace(options, executor=default.executor) == default
-    if (lists or asked.withdraw or asked.reported) and not is_plain:
-        raise AblateError(
-            "gate: nothing is trained here, so options of runs have no effect; leave them"
-            " out"
-        )
+    if lists or asked.withdraw or asked.reported:
+        refuse_run_options(options, "gate: this")
 
 
 def _begin(chain: Chain, asked: Asked, form: Format) -> int:
@@ -257,7 +248,7 @@ def proposals_table(every: list[Proposal], declared: Declared) -> Table:
 
 
 def results_of(reported: tuple[str, ...]) -> dict[int, float | None]:
-    """Returns results by seed, from texts such as `3=0.91`; None for nan.
+    """Returns results by seed, from texts such as `3=0.91`. The chain checks them.
 
     Raises:
         AblateError: a text is no seed with a result, or a seed is there twice.
@@ -271,14 +262,9 @@ def results_of(reported: tuple[str, ...]) -> dict[int, float | None]:
             raise AblateError(
                 f"--reported {shortened(text)}: write SEED=RESULT, as in --reported 0=0.91"
             ) from None
-        if not 0 <= number <= MOST_WHOLE or math.isinf(result):
-            raise AblateError(
-                f"--reported {shortened(text)}: a seed is a whole number from 0, and a"
-                " result a finite number, or nan if the run diverged"
-            )
         if number in results:
             raise AblateError(f"--reported: seed {number} is there twice")
-        results[number] = None if math.isnan(result) else result
+        results[number] = result
     return results
 
 

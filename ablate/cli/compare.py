@@ -12,6 +12,7 @@ from ablate.cli.options import (
     SetOption,
     TrainerOption,
     WithOption,
+    refuse_run_options,
     with_run_options,
 )
 from ablate.cli.output import GATE_CODES, Format, say, show, tell
@@ -86,6 +87,7 @@ def compare(
     from ablate import space
     from ablate.own.commits import make_hidden
     from ablate.report.commits import difference_lines
+    from ablate.report.table import tabulate
     from ablate.space.comparison import command_trainer, comparison
 
     record = command_trainer(trainer)
@@ -110,6 +112,9 @@ def compare(
         tell(line)
     if len({tree.identity for tree in trees}) == 1:
         tell("All of them train the same, so nothing is trained.")
+        if form is not Format.table:
+            # As many effects as there are rows that differ.
+            show(tabulate([], []), form.value)
         raise typer.Exit(GATE_CODES["no difference"])
     make_hidden(options.runs)
     is_table = form is Format.table
@@ -202,23 +207,18 @@ def _show_studies(
     Raises:
         AblateError: there are not two of them, or an option would have no effect.
     """
-    from dataclasses import replace
-
     from ablate.errors import AblateError
-    from ablate.pipeline import Options as RunOptions
     from ablate.report.side_by_side import side_by_side
     from ablate.results.study import Study
 
     if len(names) != 2 or names[0] == names[1]:
         raise AblateError(f"compare: name two different studies, found {len(names)}")
-    if given or options != replace(
-        RunOptions(options.runs, options.store), executor=options.executor
-    ):
-        what = given[0] if given else "an option of runs"
+    if given:
         raise AblateError(
-            f"compare: two studies are printed side by side, and nothing is trained, so"
-            f" {what} has no effect; leave it out"
+            f"compare: two studies are printed side by side, so {given[0]} has no effect;"
+            " leave it out"
         )
+    refuse_run_options(options, "compare: two studies side by side")
     read = [Study(name, options.url).read() for name in names]
     (first, declared), (second, other) = read
     show(

@@ -12,6 +12,7 @@ from ablate.cli.options import (
     SetOption,
     TrainerOption,
     WithOption,
+    refuse_run_options,
     with_run_options,
 )
 from ablate.cli.output import GATE_CODES, Format, say, show
@@ -184,7 +185,6 @@ def _refuse(given: Mapping[str, bool], reason: str) -> None:
 def _gate_row(
     study: str | None, row: int | None, options: Options, form: Format, *, project: bool
 ) -> None:
-    from ablate.pipeline import Options as RunOptions
     from ablate.report.effects_table import effects_table
     from ablate.report.verdicts import Withheld
     from ablate.report.wording import sentence
@@ -195,11 +195,7 @@ def _gate_row(
             "gate needs a study and a row, as in: ablate gate mine --row 2; or a chain, as"
             " in: ablate gate --chain mine HEAD"
         )
-    if options != RunOptions(options.runs, options.store):
-        raise AblateError(
-            "gate: nothing is trained for the verdict on a row, so options of runs have no"
-            " effect; leave them out"
-        )
+    refuse_run_options(options, "gate: the verdict on a row")
     url = options.url
     results, declared = Study(study, url).read()
     effect = _effect(study, row, url)

@@ -351,6 +351,21 @@ def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
     return cast("Callable[..., None]", wrapper)
 
 
+def refuse_run_options(options: Options, what: str) -> None:
+    """Raises AblateError if options of a run were given where nothing is trained.
+
+    Args:
+        what: what is done instead, such as `gate: the verdict on a row`.
+    """
+    from ablate.errors import AblateError
+    from ablate.scheduling.options import Options as RunOptions
+
+    if options != RunOptions(options.runs, options.store):
+        raise AblateError(
+            f"{what} trains nothing, so options of runs have no effect; leave them out"
+        )
+
+
 def url_of(store: str, runs: Path = DEFAULT_RUNS) -> str:
     from ablate.scheduling.options import Options
 

@@ -118,11 +118,12 @@ def train_and_show(
             )
         )
     study = Study(outcome.study, options.url)
+    table = table or Study.results_table
     if outcome.gave_up:
         _end_hopeless(outcome)
     if outcome.interrupted:
-        _end_early(study, outcome, options, form)
-    show(table(study) if table else study.results_table(), form.value)
+        _end_early(study, outcome, options, form, table)
+    show(table(study), form.value)
     if outcome.undiagnosed:
         look = advice.command("diagnose", outcome.study)
         tell(
@@ -157,7 +158,11 @@ def _end_hopeless(outcome: Outcome) -> NoReturn:
 
 
 def _end_early(
-    study: Study, outcome: Outcome, options: Options, form: Format
+    study: Study,
+    outcome: Outcome,
+    options: Options,
+    form: Format,
+    table: Callable[[Study], Table],
 ) -> NoReturn:
     """Says how to go on after an interruption or a used-up budget; exits."""
     done = outcome.trials - outcome.unfinished - outcome.failed
@@ -167,7 +172,7 @@ def _end_early(
             f"Interrupted: {done} of {outcome.trials} trials done. Go on with: {again}"
         )
         raise typer.Exit(130)
-    show(study.results_table(), form.value)
+    show(table(study), form.value)
     limit = f"{outcome.exhausted.partition(' ')[0]} N"
     if options.budget.device_hour is not None:
         limit += f" --device-hour {options.budget.device_hour:g}"

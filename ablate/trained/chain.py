@@ -597,11 +597,11 @@ def _refuse_missing(trainer: Trainer, base: Proposal) -> None:
     """Raises AblateError if the baseline cannot be trained here."""
     try:
         trainer.tree(base.source)
-    except AblateError:
+    except AblateError as error:
         raise AblateError(
-            f"the baseline {base.name} of the chain is the commit {base.source[:SHOWN]},"
-            " which this repository does not have; propose in the repository of the"
-            " chain, or fetch the commit"
+            f"the baseline {base.name} of the chain, commit {base.source[:SHOWN]}, cannot"
+            f" be trained here: {error}. Propose in the repository of the chain, or fetch"
+            " the commit"
         ) from None
 
 

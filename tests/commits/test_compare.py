@@ -93,6 +93,7 @@ def test_a_commit_that_trains_the_same_is_not_trained(
     done = compare("main", "comment", "--epochs", "1")
     assert done.code == SAME
     assert "trains the same as main" in done.err
+    assert json.loads(compare("main", "comment", "--format", "json").out) == []
     assert not (repository / "runs").exists()
 
 
@@ -189,6 +190,8 @@ def test_a_moved_branch_is_trained_again_and_an_old_result_is_kept(
 def test_a_run_that_was_stopped_goes_on(compare: Compare, command: Command) -> None:
     stopped = compare(*BETTER, "4", "--max-trials", "3")
     assert stopped.code == INCONCLUSIVE, "3 would stand for hurts"
+    again = compare(*BETTER, "4", "--max-trials", "3", "--format", "json")
+    assert json.loads(again.out)[0]["change"] == "commit = better"
     assert "The budget is used up" in stopped.err
     words = ("--with", "mine.py", "--executor", "inline", "--max-trials", "100")
     done = command("resume", *words)

@@ -322,7 +322,8 @@ def test_any_folder_name_works(tmp_path: Path, name: str) -> None:
     patch_of(folder)
     assert tree(folder, "my.patch").identity == tree(folder, "better").identity
     made = tree(folder, "main")
-    assert Path(written(made.identity, tmp_path / "commits", ()).folder, "train.py")
+    made_at = Path(written(made.identity, tmp_path / "commits", ()).folder)
+    assert (made_at / "train.py").is_file()
 
 
 def test_files_with_odd_names_are_written(repository: Path, tmp_path: Path) -> None:
