@@ -171,6 +171,7 @@ def written(identity: str, folder: Path, search: Sequence[str]) -> Checkout:
     if not target.is_dir():
         _write(tree, target)
     _restore(tree, target)
+    _link_shared(tree, target)
     root = tree.repository.root
     inside = [
         os.path.relpath(os.path.realpath(place), root)
@@ -435,10 +436,6 @@ def _write(tree: Tree, target: Path) -> None:
         for path, content in zip(paths, contents, strict=True):
             _put(making / path, content, tree.files[path], tree, path)
         (making / tree.folder).mkdir(parents=True, exist_ok=True)
-        root = tree.repository.root
-        for place in _below_root(tree.folder, tree.share):
-            (making / place).parent.mkdir(parents=True, exist_ok=True)
-            (making / place).symlink_to((root / place).resolve())
         try:
             making.rename(target)
         except OSError:
@@ -451,6 +448,21 @@ def _write(tree: Tree, target: Path) -> None:
         ) from None
     finally:
         shutil.rmtree(making, ignore_errors=True)
+
+
+def _link_shared(tree: Tree, target: Path) -> None:
+    """Links what the command shares; more may be shared than when a tree was written."""
+    root = tree.repository.root
+    for place in _below_root(tree.folder, tree.share):
+        link = target / place
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.exists() and not link.is_symlink():
+            raise AblateError(
+                f"share: a trial has written {link}, so {place} cannot be linked there;"
+                " remove it"
+            )
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to((root / place).resolve())
 
 
 def make_hidden(folder: Path) -> None:

@@ -193,10 +193,16 @@ def test_shared_paths_are_links_to_the_checkout(
 ) -> None:
     write(repository, {"data/images.txt": "images", ".gitignore": "data\n"})
     commit(repository, "data are ignored")
+    # It was tried without the data first.
+    written(tree(repository, "main").identity, tmp_path / "commits", ())
     made = tree(repository, "main", share=("data",))
     folder = Path(written(made.identity, tmp_path / "commits", ()).folder)
     assert (folder / "data/images.txt").read_text() == "images"
     assert (folder / "data").is_symlink()
+    (folder / "data").unlink()
+    (folder / "data").mkdir()
+    with pytest.raises(AblateError, match="a trial has written .*data.*remove it"):
+        written(made.identity, tmp_path / "commits", ())
 
 
 @pytest.mark.parametrize(
