@@ -423,9 +423,9 @@ class Chain:
         trainer = trainer_named(declared.trainer)
         if registry.meaning_of_declaration(trainer) != declared.declaration:
             raise AblateError(
-                f"the file that declares {declared.trainer} has changed since the chain"
-                f" {self.name} was made, so its results could not be compared; undo the"
-                " change, or make another chain"
+                f"the file that declares {declared.trainer}, or a module that it imports,"
+                f" has changed since the chain {self.name} was made, so its results could"
+                " not be compared; undo the change, or make another chain"
             )
         return trainer
 
