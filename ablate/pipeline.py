@@ -307,11 +307,16 @@ def resume(
         else:
             archived = Notes(notes_file(options.url, options.runs)).archived()
             stored = reader.studies.all()
-            listed = [each for each in stored if each.name not in archived]
-            if stored and not listed:
+            trained = [
+                each
+                for each in stored
+                if each.space is None or each.space.reported is None
+            ]
+            listed = [each for each in trained if each.name not in archived]
+            if trained and not listed:
                 raise StoreError(
                     "all studies are archived; name one: ablate resume"
-                    f" {stored[-1].name}"
+                    f" {trained[-1].name}"
                 )
             status = _last_unfinished(listed)
         across = status.space.across if status.space is not None else None
@@ -326,7 +331,9 @@ def resume(
 
 def _last_unfinished(studies: list[StudyStatus]) -> StudyStatus:
     if not studies:
-        raise StoreError("the store holds no study yet; `ablate run FILE` makes one")
+        raise StoreError(
+            "the store holds no study to train; `ablate run FILE` makes one"
+        )
     for study in reversed(studies):
         # All trials of a search may have results while cells are still to be
         # proposed.

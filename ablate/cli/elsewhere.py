@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ablate.cli.options import AllOption, FormatOption
+from ablate.cli.options import (
+    DEFAULT_RUNS,
+    AllOption,
+    FormatOption,
+    RunsOption,
+    StoreOption,
+    place_of,
+)
 from ablate.cli.output import Format, say, show
 from ablate.records import LEVEL
 
@@ -91,6 +99,24 @@ def judge(
             " better. [default: 0.05]",
         ),
     ] = None,
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Store the runs as a study, which all tables, charts and reports can"
+            " show.",
+        ),
+    ] = False,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            metavar="STUDY",
+            help="With --keep, the name of the study. [default: that of the file]",
+        ),
+    ] = "",
+    store: StoreOption = "",
+    runs_folder: RunsOption = DEFAULT_RUNS,
     form: FormatOption = Format.table,
     details: AllOption = False,
 ) -> None:
@@ -99,18 +125,16 @@ def judge(
     What the options do not say is found from the names and values of the columns. If
     they do not settle it, the error lists the candidates.
     """
-    from ablate.errors import AblateError
     from ablate.report.forest_text import forest_text
     from ablate.results.elsewhere import judge as judged_runs
 
-    if target is not None and baseline:
-        raise AblateError(
-            "--target tests the mean of each row by itself; leave --baseline out"
-        )
-    if target is not None and margin:
-        raise AblateError("--margin is for differences from row 0; leave it out")
-    if target is None and level is not None:
-        raise AblateError("--level is that of --target; add it, as in --target 70")
+    if target is not None:
+        _refuse_with_target(baseline=baseline, margin=margin, keep=keep)
+    else:
+        _refuse_without("--target", {"--level": level is not None}, like=" 70")
+    if not keep:
+        of_store = {"--store": bool(store), "--runs": runs_folder != DEFAULT_RUNS}
+        _refuse_without("--keep", {"--name": bool(name), **of_store})
     judged = judged_runs(
         runs,
         metric=metric,
@@ -126,14 +150,48 @@ def judge(
         say(judged.sentence)
         show(judged.target_table(target, level or LEVEL), form.value, details=details)
         return
+    kept = judged.keep(name, runs=runs_folder, store=store) if keep else None
+    shown = kept or judged
     if form == Format.table:
         say(judged.sentence)
-        show(judged.results_table(), form.value)
+        show(shown.results_table(), form.value)
         print()
-        for line in forest_text(judged.effects()):
+        for line in forest_text(shown.effects()):
             print(line)
         print()
-    show(judged.effects_table(), form.value, details=details)
+    show(shown.effects_table(), form.value, details=details)
+    if kept is not None and form == Format.table:
+        place = place_of(store, runs_folder)
+        say(f"Stored as {kept.name}: ablate report {shlex.quote(kept.name)}{place}")
+
+
+def _refuse_with_target(
+    *, baseline: list[str] | None, margin: float, keep: bool
+) -> None:
+    """Raises AblateError for options that are for differences from row 0."""
+    from ablate.errors import AblateError
+
+    for option, is_given in (
+        ("--baseline", bool(baseline)),
+        ("--margin", bool(margin)),
+        ("--keep", keep),
+    ):
+        if is_given:
+            raise AblateError(
+                f"--target tests the mean of each row by itself, and {option} is for"
+                f" differences from row 0; leave {option} out"
+            )
+
+
+def _refuse_without(needed: str, given: dict[str, bool], like: str = "") -> None:
+    """Raises AblateError for options that have no effect without another one."""
+    from ablate.errors import AblateError
+
+    for option, is_given in given.items():
+        if is_given:
+            raise AblateError(
+                f"{option} has no effect without {needed}; add {needed}{like}"
+            )
 
 
 def _levels(baseline: list[str]) -> dict[str, str]:

@@ -151,6 +151,7 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             (
                 "judge results.csv --baseline norm=layer",
                 "judge tensorboard --names '{norm}-{seed}' --baseline norm=layer",
+                "judge results.csv --baseline norm=layer --keep --name norms",
                 "judge results.csv --target 70",
             ),
         ),

@@ -9,7 +9,7 @@ from ablate.records.base import Settings
 from ablate.records.generation import Generation
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
-from ablate.records.sections import Across, Looks, Primary, Tune
+from ablate.records.sections import Across, Looks, Primary, Reported, Tune
 from ablate.records.trial import VARIED, Source, Status
 
 
@@ -100,12 +100,15 @@ class StudyResults:
     tune: Tune | None = None
     # The size of the study, if rows are compared at several.
     across: Across | None = None
-    # Whether runs of two rows with the same seed belong together.
-    is_paired: bool = True
-    # Whether its runs were trained elsewhere.
-    is_reported: bool = False
+    # Where its results are from, if they were trained elsewhere.
+    reported: Reported | None = None
     # What a seed decides.
     vary: tuple[Source, ...] = VARIED
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether runs of two rows with the same seed belong together."""
+        return self.reported is None or self.reported.is_paired
 
     @property
     def is_judged_across(self) -> bool:

@@ -559,6 +559,26 @@ class Across:
 
 
 @dataclass(frozen=True)
+class Reported:
+    """Where the results of a study are from that were not trained here.
+
+    Attributes:
+        file: what they were read from; empty: a frame in memory.
+        content: SHA-256 of the file; of a folder or a frame, that of the runs as they were
+            read. Empty: the runs are not kept.
+        command: what to type to keep them again, after the file has changed.
+        is_paired: whether runs of two rows with the same seed belong together.
+        notes: what a reader has to know of the runs.
+    """
+
+    file: str
+    is_paired: bool
+    content: str = ""
+    command: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Criterion:
     """By what cells are compared, and which comparisons come first."""
 

@@ -19,6 +19,7 @@ from ablate.records.sections import (
     Keep,
     Limit,
     Network,
+    Reported,
     Resources,
     Scheduler,
     Seeds,
@@ -69,6 +70,8 @@ class Space:
     tune: Tune | None = None
     # The size of this study, and the other sizes; None: there are no sizes.
     across: Across | None = None
+    # Where its results are from, if they were trained elsewhere.
+    reported: Reported | None = field(default=None, metadata={DESCRIPTIVE: True})
     # Each variant also gets the baseline in the width at which this cost is equal.
     control: Literal["", "iso-params", "iso-flops"] = ""
     diagnostics: Diagnostics = field(

@@ -23,6 +23,9 @@ Source: TypeAlias = Literal["init", "order", "split"]
 SOURCES: tuple[Source, ...] = ("init", "order", "split")
 # What a seed decides unless the space says otherwise.
 VARIED: tuple[Source, ...] = ("init", "order")
+# Stands in the code of a trial that was trained elsewhere, before its result. Another
+# result makes another trial of the same row.
+RESULT = "result"
 # The seed of a source that is the same in all trials.
 SHARED_SEED = 0
 

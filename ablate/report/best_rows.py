@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from ablate.records import LEVEL, CellResult, Looks, StudyResults
 from ablate.report.confirmation import best_candidates
-from ablate.report.effect import Effect
+from ablate.report.effect import Effect, unpaired
 from ablate.report.noise import family_of
 from ablate.report.verdicts import Verdict
 
@@ -47,7 +47,10 @@ def best_rows(
     if len(best.values) < 2 and any(len(cell.values) > 1 for cell in rows):
         # Nothing says that a row with one seed is better.
         return frozenset(cell.index for cell in rows)
-    alike |= {cell.index for cell in _alike(rows, best, looks)}
+    if results.is_paired:
+        alike |= {cell.index for cell in _alike(rows, best, looks)}
+    else:
+        alike |= {cell.index for cell in _alike_unpaired(rows, best)}
     # Verdicts know more of a row and row 0. A verdict that is withheld says nothing.
     compared = {cell.index for cell in rows}
     differs = {
@@ -132,6 +135,19 @@ def _alike(
         cell
         for cell, test in zip(others, tests, strict=True)
         if test is not None and test.p_adjusted >= level
+    ]
+
+
+def _alike_unpaired(rows: Sequence[CellResult], best: CellResult) -> list[CellResult]:
+    """Returns the same of rows whose runs have nothing in common, by Bonferroni."""
+    level = min(1.0, 2 / len(rows)) * LEVEL / (len(rows) - 1)
+    compared = {cell.index: unpaired(cell, best) for cell in rows if cell is not best}
+    return [
+        cell
+        for cell in rows
+        if cell is not best
+        and (estimate := compared[cell.index].estimate) is not None
+        and estimate.p >= level
     ]
 
 

@@ -62,6 +62,7 @@ def curves_chart(
         if trials:
             series.append(_curve(name, cells[0].index, trials))
     if not series:
+        _refuse_reported(results)
         raise AblateError(
             f"{results.name} has no epoch to draw yet; go on with:"
             f" {advice.command('resume', results.name)}"
@@ -122,6 +123,7 @@ def differences_chart(
             name = f"{cell.index}: {label(results, cell)}"
             series.append(_curve(name, cell.index, trials))
     if not series:
+        _refuse_reported(results)
         raise AblateError(
             f"{results.name} has no seed yet with an epoch in row 0 and in a row to"
             f" compare; go on with: {advice.command('resume', results.name)}"
@@ -135,6 +137,15 @@ def differences_chart(
         zero=True,
         note=f"Differences from row 0, paired by seed. {BANDS}",
     )
+
+
+def _refuse_reported(results: StudyResults) -> None:
+    """Raises AblateError if only the last value of each run is known."""
+    if results.reported is not None:
+        raise AblateError(
+            f"{results.name} was trained elsewhere, and only the last value of each run is"
+            " known; draw its effects"
+        )
 
 
 def _title(results: StudyResults, metric: str) -> str:

@@ -179,6 +179,7 @@ def _tested(
             results.direction,
             margin,
             results.generation.level,
+            len(cells) + results.generation.left_out,
         )
         tested = [
             replace(effect, further=runs_needed(effect, cell, reference, margin))
@@ -273,7 +274,7 @@ def control_effects(
     number = looks.number if looks else 1
     level = results.generation.level / number
     named = [replace(effect, labels=results.labels) for effect in paired_cells]
-    judged = _judged_by_holm(named, results.direction, margin, level)
+    judged = _judged_by_holm(named, results.direction, margin, level, len(named))
     if CONTROLS in results.primary:
         judged = [_if_allowed(results, effect, by_index) for effect in judged]
     if results.is_judged_across:
@@ -301,12 +302,20 @@ def _if_allowed(
 
 
 def _judged_by_holm(
-    effects: Sequence[Effect], direction: Direction, margin: float, level: float
+    effects: Sequence[Effect],
+    direction: Direction,
+    margin: float,
+    level: float,
+    number: int,
 ) -> list[Effect]:
-    """Returns effects that have references of their own, judged as one family."""
+    """Returns effects, judged as one family by separate tests.
+
+    Args:
+        number: of the comparisons of the family, those that are left out included.
+    """
     # Bonferroni's intervals are simultaneous, and Holm's test refines Bonferroni's.
     effects = [
-        replace(effect, estimate=effect.estimate.at((level or LEVEL) / len(effects)))
+        replace(effect, estimate=effect.estimate.at((level or LEVEL) / number))
         if effect.estimate
         else effect
         for effect in effects
@@ -314,7 +323,7 @@ def _judged_by_holm(
     estimates = [effect.estimate for effect in effects if effect.estimate]
     # A row without an estimate counts in the family too: otherwise the verdicts of the
     # others could change when it gets one.
-    verdicts = iter(verdicts_by_holm(estimates, margin, direction, level, len(effects)))
+    verdicts = iter(verdicts_by_holm(estimates, margin, direction, level, number))
     return [
         replace(effect, judged=next(verdicts)) if effect.estimate else effect
         for effect in effects

@@ -19,7 +19,7 @@ from ablate.report.numbers import fixed
 from ablate.report.pairing import seed_share
 from ablate.report.table import Table, plain, tabulate
 from ablate.report.units import unit_for
-from ablate.report.verdicts import Verdict
+from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import (
     collapse_note,
     exploratory,
@@ -28,6 +28,7 @@ from ablate.report.wording import (
     given_up_notes,
     no_difference,
     no_difference_sentence,
+    reported_notes,
     rows_text,
     tuning_note,
     vary_text,
@@ -64,6 +65,8 @@ POOLED = (
     " that an effect is the same for every seed. If a verdict here contradicts that of"
     " a row, the verdict of the row counts."
 )
+# Why a row has no verdict that was trained elsewhere.
+WITHOUT_A_RUN = (Withheld.FAILED, Withheld.DIVERGED)
 BY_SEED = (
     "Each effect is computed seed by seed, with the interval of Student's t over the"
     " seeds, so it may differ between seeds."
@@ -103,7 +106,7 @@ def effects_table(
             f" ({how}). p: {adjusted}{decided}."
         ),
         (
-            _no_difference(results, margin)
+            _no_difference(results, margin, "two one-sided tests, 5 %, adjusted")
             + " inconclusive, about N more seeds: N more seeds give an even chance of a"
             " conclusive verdict."
         ),
@@ -111,14 +114,6 @@ def effects_table(
     unusual = vary_text(results.vary)
     if unusual:
         notes.append(f"{unusual[0].upper()}{unusual[1:]}.")
-    share = None if controls else seed_share(confirmed_study(results))
-    detail_notes = []
-    if share is not None:
-        detail_notes.append(
-            "A seed can raise or lower all rows alike. This shift makes up"
-            f" {100 * share:.0f} % of the variance between trainings. Pairing by seed"
-            " removes it from the differences."
-        )
     alone = [effect.row for effect in effects if effect.alone]
     if controls:
         notes += _uncontrolled(results, effects)
@@ -142,6 +137,7 @@ def effects_table(
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
     notes += _withheld_notes(results, effects)
     notes += generation_notes(results, effects)
+    notes += reported_notes(results)
     declared = results.primary
     if controls != (CONTROLS in declared) or primary_factors(declared):
         notes.append(exploratory(declared))
@@ -156,27 +152,45 @@ def effects_table(
         title=results.question,
         notes=notes,
         bold=bold,
-        detail_notes=detail_notes,
+        detail_notes=[] if controls else _pairing_note(results),
     )
+
+
+def _pairing_note(results: StudyResults) -> list[str]:
+    """Returns how much of the noise pairing by seed removes."""
+    share = seed_share(confirmed_study(results)) if results.is_paired else None
+    if share is None:
+        return []
+    return [
+        "A seed can raise or lower all rows alike. This shift makes up"
+        f" {100 * share:.0f} % of the variance between trainings. Pairing by seed"
+        " removes it from the differences."
+    ]
 
 
 def _withheld_notes(results: StudyResults, effects: Sequence[Effect]) -> Sequence[str]:
     """Returns why rows have no verdict."""
-    if not results.is_reported:
+    if results.reported is None:
         return withheld_notes(effects)
-    if not any(effect.withheld for effect in effects):
-        return []
-    return [
-        "A row has no verdict if one of its runs, or of row 0, has no result: the others"
-        " may be the survivors."
-    ]
+    survivors = [effect for effect in effects if effect.withheld in WITHOUT_A_RUN]
+    others = [effect for effect in effects if effect not in survivors]
+    notes = withheld_notes(others)
+    if survivors:
+        notes.append(
+            "A row has no verdict if one of its runs, or of row 0, has no result: the"
+            " others may be the survivors."
+        )
+    return notes
 
 
-def _no_difference(results: StudyResults, margin: float) -> str:
-    """Returns what the verdict `no difference` means."""
-    if results.is_reported and not margin:
+def _no_difference(results: StudyResults, margin: float, how: str) -> str:
+    """Returns what the verdict `no difference` means.
+
+    Args:
+        how: the test, in words.
+    """
+    if results.reported is not None and not margin:
         return no_difference_sentence(results.metric, margin)
-    how = "two one-sided tests, 5 %, adjusted"
     return no_difference(results.metric, margin, how)
 
 
@@ -313,12 +327,13 @@ def terms_table(
     notes = [
         *notes,
         BY_SEED if by_seed else POOLED,
-        no_difference(
-            results.metric,
+        _no_difference(
+            results,
             margin,
             "5 %, adjusted by Holm's method; the intervals are not adjusted",
         ),
         *_missing_note(results),
+        *reported_notes(results),
     ]
     return tabulate(
         term_columns(results.metric, results.labels),
@@ -427,6 +442,7 @@ def shares_table(results: StudyResults, baseline: Mapping[str, Level]) -> Table 
         " shares of all interactions of the factor. The variance that comes from the"
         f" noise of training (sd {model.sd:.3g}) is subtracted first."
     ]
+    notes += reported_notes(results)
     return replace(plain(data, results.question), notes=notes)
 
 

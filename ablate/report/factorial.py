@@ -93,7 +93,7 @@ class Factorial:
             seeds until it is decided.
 
     Raises:
-        AblateError: there is no spread to measure.
+        AblateError: there is no spread to measure, or seeds do not pair runs.
     """
 
     def __init__(
@@ -102,6 +102,11 @@ class Factorial:
         baseline: Mapping[str, Level],
         looks: Looks | None = None,
     ) -> None:
+        if not results.is_paired:
+            raise AblateError(
+                f"{results.name}: effects over several rows compare them seed by seed, and"
+                " these runs do not have the same seeds in all rows"
+            )
         # Seeds are blocks, so those of row 0 alone tell nothing.
         results = with_all_seeds(results).without_extra_seeds()
         self._results, self._base = results, dict(baseline)

@@ -18,20 +18,21 @@ from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, Metric, StudyResults, level_text
 from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import Bold, bold_rows, reference_is_best
-from ablate.report.effect import Effect, differences_with_extra
+from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.results_table import (
     comparisons,
     star_note,
+    summarised,
     test_words,
     tuned_names,
 )
-from ablate.report.summary import COST_HEADINGS, Row, summarise
+from ablate.report.summary import COST_HEADINGS, Row
 from ablate.report.table import Column
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory, extra_note, tuning_note
+from ablate.report.wording import exploratory, extra_note, reported_notes, tuning_note
 from ablate.text import escape
 
 # The names of columns beside factors, the metric and costs.
@@ -116,9 +117,7 @@ class _PaperTable:
         }
         row_effects = effects(results, 1.0, looks, predict=False)
         self._effects = {effect.row: effect for effect in row_effects}
-        self._rows = self._ordered(
-            summarise(results, differences_with_extra(row_effects))
-        )
+        self._rows = self._ordered(summarised(results, row_effects))
         self._best = bold_rows(results, row_effects, looks, style.bold)
         self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
         self._digits = results.metric.digits
@@ -371,9 +370,10 @@ class _PaperTable:
         if self._special(DELTA) in chosen:
             stars = star_note(self._looks).removeprefix("* ").replace("<", "$<$")
             stars = stars.replace("%", r"\%")
-            words = test_words(comparisons(self._effects.values()))
+            words = test_words(self._results, comparisons(self._effects.values()))
+            pairing = "paired by seed" if self._results.is_paired else "unpaired"
             sentences.append(
-                r"$\Delta$: mean difference from the reference (ref.), paired by seed;"
+                rf"$\Delta$: mean difference from the reference (ref.), {pairing};"
                 rf" $^{{*}}$ {stars} ({words})."
             )
             sentences += map(escape.latex, tuning_note(self._results, remedy=False))
@@ -397,6 +397,7 @@ class _PaperTable:
         primary = self._results.primary
         if primary_is_elsewhere(primary):
             sentences.append(escape.latex(exploratory(primary, "stars")))
+        sentences += map(escape.latex, reported_notes(self._results))
         return [" ".join(sentences), *self._missing()]
 
     def _bold_note(self) -> str:

@@ -224,6 +224,11 @@ def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
     costs = [name for name in objectives if name != results.metric.name]
     units = cost_units((cell.cost for cell in cells), costs)
     for name in costs:
+        if name not in units and results.reported is not None:
+            raise AblateError(
+                f"{results.name} was trained elsewhere, so the costs of its rows are not"
+                " known"
+            )
         if name not in units:
             raise AblateError(
                 f"{results.name}: {name} were not counted, because the trainer gives no"

@@ -27,7 +27,13 @@ from ablate.report.summary import (
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
 from ablate.report.verdicts import Verdict
-from ablate.report.wording import exploratory, extra_note, generation_notes, tuning_note
+from ablate.report.wording import (
+    exploratory,
+    extra_note,
+    generation_notes,
+    reported_notes,
+    tuning_note,
+)
 
 # The costs of the data.
 COSTS = ("params", "flops", "flops_paper")
@@ -64,12 +70,7 @@ def results_table(
     # `hurts`, and none of them depends on the margin.
     row_effects = effects(results, 1.0, looks, predict=False)
     effect_of = {effect.row: effect for effect in row_effects}
-    differences = differences_with_extra(row_effects)
-    if not results.is_paired:
-        differences = {effect.row: effect.mean for effect in row_effects}
-    rows = summarise(results, differences)
-    if not results.is_paired:
-        rows = [replace(row, paired=row.n) for row in rows]
+    rows = summarised(results, row_effects)
     shown = _shown_rows(rows, results, group)
     return tabulate(
         result_columns(results, rows, shown, effect_of, published),
@@ -81,6 +82,14 @@ def results_table(
         bold_note=_bold_note(results),
         groups=_group_starts(shown, group),
     )
+
+
+def summarised(results: StudyResults, row_effects: Sequence[Effect]) -> list[Row]:
+    """Returns one row per cell, with its difference from row 0 as its effect has it."""
+    if results.is_paired:
+        return summarise(results, differences_with_extra(row_effects))
+    rows = summarise(results, {effect.row: effect.mean for effect in row_effects})
+    return [replace(row, paired=row.n) for row in rows]
 
 
 def _shown_rows(rows: list[Row], results: StudyResults, group: str) -> list[Row]:
@@ -290,9 +299,7 @@ def _notes(
     looks: Looks | None,
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
-    test, star = test_words(comparisons(row_effects)), star_note(looks)
-    if not results.is_paired:
-        test = "Welch's t with the smaller of both degrees of freedom, by Holm"
+    test, star = test_words(results, comparisons(row_effects)), star_note(looks)
     pairs = "paired by seed" if results.is_paired else "unpaired"
     if results.is_paired and any(row.paired not in (0, shown[0].n) for row in shown):
         pairs += ", over the seeds that both rows have"
@@ -321,7 +328,7 @@ def _notes(
     notes += folding_notes(rest)
     if primary_is_elsewhere(results.primary):
         notes.append(exploratory(results.primary, "stars"))
-    return notes + generation_notes(results, row_effects)
+    return notes + generation_notes(results, row_effects) + reported_notes(results)
 
 
 def comparisons(effects: Iterable[Effect]) -> int:
@@ -332,12 +339,14 @@ def comparisons(effects: Iterable[Effect]) -> int:
     )
 
 
-def test_words(number: int) -> str:
+def test_words(results: StudyResults, number: int) -> str:
     """Returns the test of the differences from row 0, in words.
 
     Args:
         number: of comparisons.
     """
+    if not results.is_paired:
+        return "Welch's t with the smaller of both degrees of freedom, by Holm"
     # A single comparison needs no correction.
     if number > 1:
         return f"adjusted for {number} comparisons; variance estimate shared among rows"

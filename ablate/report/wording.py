@@ -33,10 +33,21 @@ FALSE_VERDICTS = (
 )
 
 
+# What stands below each table of runs that were trained elsewhere.
+UNKNOWN = (
+    "These runs were trained elsewhere: whether seeds or settings were selected, and"
+    " whether the comparisons were declared before the results, is not known."
+)
+# Which value of a run counts that was trained elsewhere.
+REPORTED_POLICY = "last value of each run, trained elsewhere"
+
+
 def policy(space: Space) -> str:
     """Returns which value of a trial the metric is, in words."""
     over = space.criterion.compared.over
     epochs = "last epoch" if over == 1 else f"last {over} epochs"
+    if space.reported is not None:
+        return REPORTED_POLICY
     if space.network.trainer:
         return f"{epochs}, as trainer {space.network.trainer} reports it"
     if space.recipe.ema or any(space.factors.levels.get("recipe.ema", ())):
@@ -375,6 +386,16 @@ def withheld_notes(effects: Sequence[Effect]) -> list[str]:
 def percent(level: float) -> str:
     """Returns a level as `0.5 %`."""
     return f"{100 * level:.3g} %"
+
+
+def error_rate(results: StudyResults) -> str:
+    """Returns what holds for all verdicts of a study together, and where that ends."""
+    return " ".join([f"{FALSE_VERDICTS}.", *reported_notes(results)])
+
+
+def reported_notes(results: StudyResults) -> list[str]:
+    """Returns what a reader has to know of runs that were trained elsewhere."""
+    return list(results.reported.notes) if results.reported is not None else []
 
 
 def generation_notes(results: StudyResults, effects: Sequence[Effect]) -> list[str]:

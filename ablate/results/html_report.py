@@ -19,7 +19,7 @@ from ablate.report.matplotlib_charts import FigureStyle, note_of, svg
 from ablate.report.palette import GREY
 from ablate.report.table import Table, html, plain
 from ablate.report.wording import (
-    FALSE_VERDICTS,
+    error_rate,
     no_difference_sentence,
     policy,
     sentence,
@@ -134,6 +134,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     for effect in verdicts[:MOST_ROWS]:
         kind = str(effect.verdict).replace(" ", "-")
         sentences.append((kind, sentence(effect, results.metric, margin)))
+    pairing = "paired by seed" if results.is_paired else "unpaired"
     again = f"{with_parts(declared)}{where}"
     return {
         "name": study.name,
@@ -144,8 +145,8 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
         "sentences": sentences,
         "nothing": "the study has only one row.",
         "policy": (
-            f"{results.metric.title}: {policy(declared)}. Differences are paired by"
-            f" seed. {FALSE_VERDICTS}. The intervals of the verdicts are for all rows at"
+            f"{results.metric.title}: {policy(declared)}. Differences are {pairing}."
+            f" {error_rate(results)} The intervals of the verdicts are for all rows at"
             f" once. {no_difference_sentence(results.metric, margin)}"
         ),
         "sections": _sections(study, bool(verdicts), interactive),
@@ -155,8 +156,8 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
             (finding.name, escape.html_with_code(finding.text), finding.command)
             for finding in review(study.name, study.store, where)
         ],
-        "costs": _costs(spent),
-        "provenance": _ran_on(circumstances),
+        "costs": [ELSEWHERE] if results.reported else _costs(spent),
+        "provenance": ELSEWHERE if results.reported else _ran_on(circumstances),
         "commands": (
             f"{command(declared, status.file)}{where}\nablate report"
             f" {escape.shell(study.name)}{where}\n"
@@ -273,6 +274,10 @@ def _script() -> Markup:
     from plotly.offline import get_plotlyjs
 
     return Markup(get_plotlyjs())
+
+
+# What is known of the training of runs that were trained elsewhere.
+ELSEWHERE = "Not known: the runs were trained elsewhere."
 
 
 def _costs(spent: list[DeviceCosts]) -> list[str]:

@@ -12,6 +12,8 @@ from ablate.errors import AblateError
 from ablate.records import (
     RESOLVED,
     Cost,
+    Epoch,
+    Known,
     Space,
     StudyResults,
     column_of,
@@ -247,13 +249,7 @@ class Study:
         else:
             gains = self.effects(least)
         if not gains:
-            if of == "controls":
-                missing = (
-                    "no controls; add the line `control: iso-flops` to the study's file"
-                )
-            else:
-                missing = "no row to compare with row 0"
-            raise AblateError(f"{self.name} has {missing}")
+            raise AblateError(f"{self.name} has {_missing(of, results)}")
         table = tables.effects_table(results, gains, least, controls=of == "controls")
         if of == "rows" and any(
             gain.verdict is Verdict.INCONCLUSIVE and not gain.withheld for gain in gains
@@ -316,6 +312,11 @@ class Study:
             results, declared.criterion.margin, declared.seeds.looks, predict=False
         )
         effects_on_images = image_effects(results, compared, images)
+        if not effects_on_images and results.reported is not None:
+            raise AblateError(
+                f"{self.name} was trained elsewhere, so which test images are classified"
+                " correctly is not known"
+            )
         if not effects_on_images:
             raise AblateError(
                 f"{self.name}: this comparison needs two seeds or more for which row 0"
@@ -619,6 +620,8 @@ class Study:
             for trial in reader.trials.of(self.name):
                 hashes.setdefault(trial.row, []).append(trial.trial)
             known = reader.trials.known(itertools.chain.from_iterable(hashes.values()))
+        if results.reported is not None:
+            known = {key: _as_an_epoch(trial) for key, trial in known.items()}
         baseline = results.baseline.cost if results.baseline else None
         exported = []
         for cell in results.cells:
@@ -666,6 +669,21 @@ class Study:
         """Returns columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
             return reader.studies.wide(self.name)
+
+
+def _missing(of: str, results: StudyResults) -> str:
+    """Returns what a study lacks to have effects of rows or controls."""
+    if of != "controls":
+        return "no row to compare with row 0"
+    if results.reported is not None:
+        return "no controls: its runs were trained elsewhere"
+    return "no controls; add the line `control: iso-flops` to the study's file"
+
+
+def _as_an_epoch(known: Known) -> Known:
+    """Returns a trial that was trained elsewhere as one epoch with its results."""
+    epoch = Epoch(number=1, metrics=known.final, lr=None, seconds=0.0)
+    return replace(known, epochs=(epoch,))
 
 
 ENDINGS = (".parquet", ".csv", ".json")

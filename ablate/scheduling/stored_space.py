@@ -33,9 +33,12 @@ def validated_space(study: StudyStatus) -> Space:
 
     Raises:
         SpaceError: the YAML text is not valid today.
-        StoreError: the study was run with files of the user, and none is named now.
+        StoreError: the study was run with files of the user, and none is named now; or it
+            was trained elsewhere.
     """
     from ablate import space
+
+    study.refuse_reported()
 
     parts = study.space.parts if study.space is not None else ()
     if parts and not registry.named():

@@ -1,6 +1,6 @@
 """Declarations: YAML documents to `Space` records."""
 
-from ablate.space.load import at_sizes, load, load_sizes, read, read_sizes
+from ablate.space.load import at_sizes, load, load_sizes, read, read_sizes, study_name
 from ablate.space.schema import json_schema
 from ablate.space.seeds import until_decided
 
@@ -11,5 +11,6 @@ __all__ = [
     "load_sizes",
     "read",
     "read_sizes",
+    "study_name",
     "until_decided",
 ]

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from ablate.identity import content_hash
 from ablate.records import (
     RESOLVED,
+    RESULT,
     VARIED,
     Cell,
     Seeds,
@@ -63,7 +64,12 @@ def key_of_row(row: Any) -> str:
 def _key(architecture: str, identity: Mapping[str, Any]) -> str:
     # The seed decides on the split.
     data = without_split(identity["data"])
-    values = plain({**identity, "data": data, "code": identity["code"] or {}})
+    code = {
+        part: version
+        for part, version in (identity["code"] or {}).items()
+        if part != RESULT
+    }
+    values = plain({**identity, "data": data, "code": code})
     return content_hash([architecture, values])
 
 
@@ -80,6 +86,7 @@ def comparisons_of(space: Space, rows: Sequence[Row]) -> Comparisons:
         metric=f"{space.criterion.metric} {space.criterion.direction}",
         grows=space.seeds.looks is not None,
         final=space.seeds.final,
+        reported=space.reported is not None,
     )
 
 
@@ -267,6 +274,7 @@ def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None
         rows=rows[1:],
         metric=f"{study.metric} {study.direction}",
         grows=_grows(study.space),
+        reported=bool(space.get("reported")),
     )
 
 

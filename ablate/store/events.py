@@ -34,13 +34,14 @@ from ablate.records import (
     WITH_RESULT,
     Ended,
     Event,
+    Known,
     Measured,
     Progressed,
     Started,
     Status,
 )
 from ablate.store.moment import after_declarations, now
-from ablate.store.plans import insert_all, key_of
+from ablate.store.plans import existing, insert_all, key_of
 from ablate.store.sql_tables import (
     attempts,
     correct_images,
@@ -244,6 +245,35 @@ class EventStore:
                 connection.execute(FORGET_FINAL, {"of_trial": happened.trial})
             _put_final(connection, happened)
             _put_correct_images(connection, happened)
+
+
+def put_reported(connection: Connection, results: Mapping[str, Known]) -> None:
+    """Stores the results of trials that were trained elsewhere.
+
+    Nothing is known of their attempts and epochs.
+
+    Args:
+        results: by the hash of the trial; those that are stored already stay.
+    """
+    planned = existing(connection, trials.c.hash, list(results), trials.c.status)
+    new = [trial for trial in results if planned[trial] == Status.PLANNED]
+    moment = after_declarations(connection)
+    for trial in new:
+        result = results[trial]
+        is_complete = result.status == Status.COMPLETED
+        values = {
+            "status": result.status,
+            "ended_at": moment,
+            "epochs_done": int(is_complete),
+            "selected_epoch": 1 if is_complete else None,
+        }
+        _set_status(connection, trial, values)
+    finals = (
+        {"trial_hash": trial, "name": name, "value": value}
+        for trial in new
+        for name, value in results[trial].final.items()
+    )
+    insert_all(connection, trial_metrics, finals)
 
 
 def _capped(error: str) -> str:

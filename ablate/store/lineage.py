@@ -61,6 +61,8 @@ class Comparisons:
         metric: the metric and its direction.
         grows: whether rows get more of the declared seeds as results demand.
         final: whether the study promises that its seeds are final.
+        reported: whether it was trained elsewhere. The same seed may then have another
+            result than before.
     """
 
     reference: Row
@@ -68,6 +70,7 @@ class Comparisons:
     metric: str
     grows: bool = False
     final: bool = False
+    reported: bool = False
 
     @property
     def pairs(self) -> set[frozenset[str]]:
@@ -198,12 +201,16 @@ class _Known:
         return {seed for seed, key in row.trials.items() if results.get(seed) == key}
 
     def _left_out_seeds(self, row: Row) -> set[int]:
-        """Returns the seeds of a row that had results and are not declared."""
+        """Returns the seeds of a row that had results and are not declared.
+
+        A result that is replaced by another one of the same seed is left out, too.
+        """
         return {
             seed
             for key in row.settings or (row.key,)
             for seed, trial in self._trained.get(key, {}).items()
-            if seed not in row.trials and trial not in self._choosing
+            if (seed not in row.trials and trial not in self._choosing)
+            or (self._declared.reported and row.trials.get(seed) != trial)
         }
 
     def _earlier_rows(self, row: Row) -> list[tuple[Earlier, Row]]:

@@ -290,6 +290,9 @@ def digest_of(plan: Plan) -> str:
         "final": space.seeds.final,
         "scheduler": space.scheduler.name,
     }
+    if space.reported is not None:
+        compared["paired"] = space.reported.is_paired
+        compared["results"] = sorted(trial.hash for trial in plan.trials)
     if space.seeds.baseline is not None:
         compared["baseline seeds"] = space.seeds.baseline
     if space.tune is not None:

@@ -26,7 +26,13 @@ from ablate.records import (
 from ablate.store.comparisons import fresh_seeds
 from ablate.store.lineages import standing_of
 from ablate.store.rows import check_complete, check_metric, check_rows
-from ablate.store.space_data import across_of, chance_of, metrics_of, tune_of
+from ablate.store.space_data import (
+    across_of,
+    chance_of,
+    metrics_of,
+    reported_of,
+    tune_of,
+)
 from ablate.store.sql_tables import (
     all_cell_trials,
     architectures,
@@ -182,6 +188,7 @@ def read_results(
         baseline_seeds=space.get("baseline_seeds"),
         tune=tune_of(space),
         across=across_of(space),
+        reported=reported_of(space),
         vary=tuple(space.get("vary") or VARIED),
         labels=space.get("labels") or {},
         chance=chance_of(study["space"], study["metric"]),

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import METRIC_NAME, Across, Metric, Space, Tune
+from ablate.records import METRIC_NAME, Across, Metric, Reported, Space, Tune
 from ablate.records.plain import build
 from ablate.tasks import classification
 
@@ -85,6 +85,13 @@ def across_of(data: Mapping[str, Any]) -> Across | None:
     if not data.get("across"):
         return None
     return build(Across, data["across"])
+
+
+def reported_of(data: Mapping[str, Any]) -> Reported | None:
+    """Where the results of a stored space are from; None if they were trained here."""
+    if not data.get("reported"):
+        return None
+    return build(Reported, data["reported"])
 
 
 def chance_of(data: Mapping[str, Any] | None, metric: str) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Engine, func, select
 
 from ablate.errors import (
+    StoreError,
     UnknownName,
     unknown,
 )
@@ -65,6 +66,15 @@ class StudyStatus:
     finished: bool
     # When its last trial ended, in UTC.
     last_result_at: datetime = datetime.min
+
+    def refuse_reported(self) -> None:
+        """Raises StoreError if its runs were trained elsewhere."""
+        reported = None if self.space is None else self.space.reported
+        if reported is not None:
+            raise StoreError(
+                f"{self.name} was trained elsewhere, and only its results are known. To"
+                f" change them: {reported.command}"
+            )
 
     @property
     def unfinished(self) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Literal
 
@@ -39,9 +39,11 @@ from ablate.errors import StoreError
 from ablate.identity import text_hash
 from ablate.machine.environment import seconds
 from ablate.records import (
+    COST_REVISION,
     Cell,
     Ended,
     Event,
+    Known,
     Plan,
     Provenance,
     Space,
@@ -58,7 +60,7 @@ from ablate.store.database import (
     sqlite_file,
     write_transaction,
 )
-from ablate.store.events import EventStore
+from ablate.store.events import EventStore, put_reported
 from ablate.store.lineage import History
 from ablate.store.lineages import declare, renumber
 from ablate.store.lock import WriterLock
@@ -234,6 +236,59 @@ class Writer:
         fold_log(self._engine)
         if self.shared and self._heart is None:
             self._heart = Heart(self._beat)
+        return study
+
+    @patient
+    def report(
+        self,
+        plan: Plan,
+        file: str,
+        results: Mapping[str, Known],
+        source: Provenance,
+    ) -> int:
+        """Stores a study that was trained elsewhere, with its results, at once.
+
+        Args:
+            file: what the results were read from.
+            results: by the hash of the trial.
+            source: what stores them.
+
+        Returns:
+            The study's number.
+
+        Raises:
+            StoreError: the store has a study of this name that was trained here.
+        """
+        space = plan.space
+        with write_transaction(self._engine) as connection:
+            exclude_drivers(connection)
+            declaration = declare(connection, plan)
+            if declaration.is_same and declaration.study is not None:
+                renumber(connection, declaration.study, plan)
+            study = put_study(connection, space, file, declaration)
+            put_cells(
+                connection,
+                study,
+                plan.cells,
+                COST_REVISION,
+                (),
+                "remove",
+                standings=declaration.generation.rows,
+            )
+            put_declared(connection, study, space)
+            put_reported(connection, results)
+            connection.execute(
+                insert(provenance).values(
+                    study_id=study,
+                    document=space.document,
+                    started_at=now(),
+                    **asdict(source),
+                )
+            )
+            connection.execute(
+                update(studies).where(studies.c.id == study).values(finished_at=now())
+            )
+        fold_log(self._engine)
         return study
 
     @patient

@@ -55,6 +55,7 @@ def diagnose(
         documents = {study: reader.studies.get(study) for study in studies}
         chosen: dict[str, tuple[Trained, Data]] = {}
         for study, key in pairs:
+            documents[study].refuse_reported()
             declared = declared_space(documents[study])
             if declared.network.trainer:
                 raise DiagnosticError(

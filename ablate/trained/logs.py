@@ -77,6 +77,7 @@ def logs_of(
     """
     with Reader(options.url) as reader:
         study, key = reader.studies.target(word)
+        reader.studies.get(study).refuse_reported()
         trials = reader.trials.of(study, beside=True)
         folder = options.logs_of(reader.store_id())
         chosen = [

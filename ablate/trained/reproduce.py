@@ -111,6 +111,7 @@ def reproduce(
                 f" `{advice.command('status', text)}` lists them"
             )
         stored = reader.studies.get(study)
+        stored.refuse_reported()
         stored_trial = reader.trials.known([key])[key]
         results = reader.studies.results(study)
         before = next(

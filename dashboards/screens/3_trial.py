@@ -22,6 +22,7 @@ from ablate.report.layer_means import Line
 from ablate.report.numbers import fixed
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
+from ablate.report.wording import reported_notes
 from ablate.results.review import with_parts
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
@@ -210,10 +211,14 @@ def body(key: str) -> None:
     if known.epochs:
         show_curves(known, stored.metrics)
     show_layers(layers)
-    show_command(trial, known, declared)
+    if declared.reported is not None:
+        for text in reported_notes(stored):
+            words.note(text)
+    else:
+        show_command(trial, known, declared)
+        show_output(trial.hash)
     if attempts:
         show_attempts(attempts)
-    show_output(trial.hash)
     for attempt in circumstances:
         st.subheader("Hardware and versions")
         st.dataframe(

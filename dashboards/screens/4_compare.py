@@ -16,7 +16,7 @@ from ablate.records import CellResult, StudyResults, level_text
 from ablate.report import charts
 from ablate.report.charts import Chart, Series
 from ablate.report.curves import BANDS, curves_chart
-from ablate.report.effect import paired
+from ablate.report.effect import paired, unpaired
 from ablate.report.numbers import fixed, mean_of, sd_of
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
@@ -54,7 +54,7 @@ def beside(
     stored: StudyResults, cell: CellResult, first: StudyResults, reference: CellResult
 ) -> dict[str, str]:
     """The difference of a row to the first one chosen, paired over the seeds that both
-    have; nothing where the data differ.
+    have, or unpaired if seeds do not pair runs; nothing where the data differ.
     """
     data = results(stored.name)[1].data, results(first.name)[1].data
     if (
@@ -64,6 +64,8 @@ def beside(
     ):
         return {}
     effect = paired(cell, reference)
+    if not stored.is_paired:
+        effect = unpaired(cell, reference)
     digits = stored.metric.digits
     return {
         DIFFERENCE: ""
@@ -74,7 +76,7 @@ def beside(
             if effect.estimate
             else ""
         ),
-        COMMON: str(len(effect.seeds)),
+        COMMON: str(len(effect.seeds)) if stored.is_paired else "",
     }
 
 
@@ -148,9 +150,9 @@ def page() -> None:
     st.caption(
         "Bold on this page: values in which the rows differ. Δ: mean difference from"
         " the first selected row, over the seeds that both rows have, with the 95 %"
-        " interval of a paired t test. The intervals on the page of a study use a"
-        " variance that is estimated from all of its rows. For conclusions about"
-        " several rows, use the verdicts there."
+        " interval of a paired t test (of Welch's t, if seeds do not pair runs). The"
+        " intervals on the page of a study use a variance that is estimated from all of"
+        " its rows. For conclusions about several rows, use the verdicts there."
     )
     if series:
         st.plotly_chart(

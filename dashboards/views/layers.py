@@ -18,6 +18,9 @@ def show(study: Shown) -> None:
     reader = Study(study.name, URL)
     stored = list(reader.diagnostics())
     trainer = study.declared.network.trainer
+    if study.results.reported is not None:
+        words.notice("Not known: the runs were trained elsewhere.")
+        return
     if not stored and trainer:
         words.notice(f"Diagnostics are not available for the trainer {trainer}.")
         return

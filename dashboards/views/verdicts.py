@@ -10,8 +10,8 @@ from ablate.report.numbers import fixed, mean_of
 from ablate.report.palette import VERDICTS
 from ablate.report.summary import shown_levels
 from ablate.report.wording import (
-    FALSE_VERDICTS,
     change_text,
+    error_rate,
     no_difference_sentence,
     policy,
     sentence,
@@ -47,6 +47,6 @@ def show(study: Shown) -> None:
             f"More verdicts on the tab `effects`: {len(effects) - MOST_SENTENCES}."
         )
     words.note(
-        f"{results.metric.title}: {policy(study.declared)}. {FALSE_VERDICTS}."
+        f"{results.metric.title}: {policy(study.declared)}. {error_rate(results)}"
         f" {no_difference_sentence(results.metric, margin)}"
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from ablate.records import (
     CellResult,
     Generation,
     Metric,
+    Reported,
     Status,
     StudyResults,
     is_number,
@@ -27,7 +28,12 @@ from ablate.report.effects_table import effects_table
 from ablate.report.results_table import results_table
 from ablate.report.table import Table, html
 from ablate.report.target_table import TargetTest, target_table, target_tests
-from ablate.report.wording import rows_text
+from ablate.report.wording import (
+    REPORTED_POLICY,
+    UNKNOWN,
+    reported_notes,
+    rows_text,
+)
 from ablate.results.elsewhere.columns import (
     MISSING,
     Columns,
@@ -38,6 +44,7 @@ from ablate.results.elsewhere.columns import (
 )
 from ablate.results.elsewhere.read import read_runs, runs_of
 from ablate.results.elsewhere.runs import Runs, number_of
+from ablate.results.study import Study
 from ablate.text.advice import option
 
 if TYPE_CHECKING:
@@ -47,13 +54,11 @@ if TYPE_CHECKING:
 COMPLETE = frozenset(
     "finished completed complete success succeeded done ok terminated".split()
 )
+# The largest number that every tool reads as it is written.
+MOST_SEED = 2**53
 FAILED = frozenset(
     "failed fail crashed killed pruned running error canceled cancelled preempted"
     " preempting timeout oom pending".split()
-)
-UNKNOWN = (
-    "These runs were trained elsewhere: whether seeds or settings were selected, and"
-    " whether the comparisons were declared before the results, is not known."
 )
 
 
@@ -62,21 +67,30 @@ class Judged:
     """Runs that were trained elsewhere, as a study with verdicts.
 
     Attributes:
+        table: the runs as they were read.
         columns: what the columns of the runs were taken for.
         results: one cell per setting, row 0 first.
         margin: the least difference that matters.
-        notes: what a reader has to know of the runs.
+        file: what the runs were read from; empty: a frame.
+        names: the form of the names of folders, as it was given.
     """
 
+    table: Runs = field(repr=False)
     columns: Columns
     results: StudyResults
     margin: float
-    notes: tuple[str, ...]
+    file: str
+    names: str
 
     @property
     def sentence(self) -> str:
         """What the runs were taken for, in one line."""
         return self.columns.sentence(self.runs)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know of the runs."""
+        return reported_notes(self.results)
 
     @property
     def runs(self) -> int:
@@ -89,12 +103,11 @@ class Judged:
 
     def effects_table(self) -> Table:
         """Returns the verdicts as a table."""
-        table = effects_table(self.results, self.effects(), self.margin)
-        return table.with_notes(self.notes)
+        return effects_table(self.results, self.effects(), self.margin)
 
     def results_table(self) -> Table:
         """Returns the mean of each row as a table."""
-        return results_table(self.results, policy="last value of each run")
+        return results_table(self.results, policy=REPORTED_POLICY)
 
     def target_tests(self, target: float, level: float = LEVEL) -> list[TargetTest]:
         """Returns for each row whether its mean is better than a number."""
@@ -103,6 +116,29 @@ class Judged:
     def target_table(self, target: float, level: float = LEVEL) -> Table:
         """Returns the same as a table."""
         return target_table(self.results, target, level).with_notes(self.notes)
+
+    def keep(
+        self, name: str = "", *, runs: str | Path = "runs", store: str = ""
+    ) -> Study:
+        """Stores the runs as a study, which every table and chart of studies can show.
+
+        If the store has a study of this name that was reported before, this is its next
+        generation, unless the results are the same.
+
+        Args:
+            name: of the study; by default that of the file.
+            runs: the folder with the store.
+            store: the file or URL of the store; by default ablate.db in `runs`.
+
+        Raises:
+            AblateError: the runs have no row 0, a name is missing or too long, or another
+                file was kept under this name.
+        """
+        from ablate.results.elsewhere.kept import keep
+        from ablate.scheduling.options import Options
+
+        url = Options(Path(runs), store).url
+        return Study(keep(self, name, url), url)
 
     def _repr_html_(self) -> str:
         return str(html(self.effects_table()))
@@ -153,24 +189,28 @@ def judge(
     if not 0 <= margin < math.inf:
         raise AblateError(f"margin is a number from 0 up, found {margin}")
     if isinstance(runs, str | Path):
-        source = str(runs)
+        file = str(runs)
         table = read_runs(Path(runs), names)
     else:
         if names:
             raise AblateError("names are for a folder of runs, not for a frame")
-        source = "frame"
+        file = ""
         table = runs_of(_pandas(runs))
     table = _with_pairs(table, seed)
     said = {name: _word(level) for name, level in (baseline or {}).items()}
     columns = columns_of(
         table, metric, direction, seed, by, said, needs_baseline=needs_baseline
     )
-    results = _results(table, columns, Path(source).name)
+    results = _results(table, columns, file)
+    notes = (*_notes(table, columns, results), UNKNOWN)
+    reported = Reported(file=file, is_paired=results.is_paired, notes=notes)
     return Judged(
+        table=table,
         columns=columns,
-        results=results,
+        results=replace(results, reported=reported),
         margin=margin,
-        notes=(*_notes(table, columns, results), UNKNOWN),
+        file=file,
+        names=names,
     )
 
 
@@ -215,7 +255,7 @@ def _pandas(frame: Any) -> pd.DataFrame:
         ) from None
 
 
-def _results(runs: Runs, columns: Columns, name: str) -> StudyResults:
+def _results(runs: Runs, columns: Columns, file: str) -> StudyResults:
     """Returns the runs as a study: a cell for each setting.
 
     Raises:
@@ -261,8 +301,9 @@ def _results(runs: Runs, columns: Columns, name: str) -> StudyResults:
         ),
         direction=columns.direction,
     )
+    is_paired = bool(columns.seed) and _share_seeds(cells)
     return StudyResults(
-        name=name,
+        name=Path(file).name or "frame",
         question="",
         expect="",
         source="",
@@ -272,8 +313,7 @@ def _results(runs: Runs, columns: Columns, name: str) -> StudyResults:
         cells=cells,
         metrics=(metric,),
         generation=Generation(level=LEVEL),
-        is_reported=True,
-        is_paired=bool(columns.seed) and _share_seeds(cells),
+        reported=Reported(file=file, is_paired=is_paired),
     )
 
 
@@ -294,18 +334,23 @@ def _share_seeds(cells: Sequence[CellResult]) -> bool:
 
 
 def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[int]:
-    """Returns the seed of each run; without seeds, each run has its own number.
+    """Returns the seed of each run; without seeds, the number of the run in its setting.
 
     Raises:
         AblateError: a setting has two runs with one seed.
     """
     if not columns.seed:
-        return list(range(len(settings)))
+        counts = Counter[Setting]()
+        numbers_in_setting = []
+        for setting in settings:
+            numbers_in_setting.append(counts[setting])
+            counts[setting] += 1
+        return numbers_in_setting
     import pandas as pd
 
     column = runs.frame[columns.seed]
     are_whole = all(
-        is_number(value) and float(value).is_integer()
+        is_number(value) and float(value).is_integer() and abs(value) <= MOST_SEED
         for value in column
         if not pd.isna(value)
     )

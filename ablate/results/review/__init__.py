@@ -8,6 +8,7 @@ from __future__ import annotations
 from ablate.report.effects import effects
 from ablate.results.review.finding import Finding, Read, command, with_parts
 from ablate.results.review.questions import QUESTIONS
+from ablate.results.review.reported import QUESTIONS_OF_REPORTED
 from ablate.scheduling.stored_space import declared_space
 from ablate.store.reader import Reader
 
@@ -46,6 +47,7 @@ def review(name: str, url: str, where: str = "") -> list[Finding]:
         tried=tried,
     )
     findings: list[Finding] = []
-    for question in QUESTIONS:
+    questions = QUESTIONS if results.reported is None else QUESTIONS_OF_REPORTED
+    for question in questions:
         findings += question(study)
     return findings

@@ -25,8 +25,11 @@ def command(declared: Space, file: str, more: str = "") -> str:
     """Returns the command that runs a study as it was run.
 
     It includes `--until-decided` if the study used it; without the option, the study
-    would lose the seeds that were added.
+    would lose the seeds that were added. Runs that were trained elsewhere are reported
+    again.
     """
+    if declared.reported is not None:
+        return declared.reported.command
     if declared.seeds.looks and "--until-decided" not in more:
         until = f"--until-decided {declared.seeds.looks.most}"
     else:

@@ -18,7 +18,8 @@ def changed(study: Read) -> Iterator[Finding]:
     earlier = study.generations[: study.results.generation.number]
     for (_, before), (name, after) in itertools.pairwise(earlier):
         listed = changes(before, after)
-        texts.append(f"{name}: {'; '.join(first(listed, 'changes'))}")
+        what = "; ".join(first(listed, "changes")) or "other results"
+        texts.append(f"{name}: {what}")
     if not texts:
         return
     yield Finding(
