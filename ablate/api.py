@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ablate import factors, pipeline, space
+from ablate import factors, pipeline
 from ablate.budget import Budget
 from ablate.errors import AblateError
 from ablate.own import registry
 from ablate.pipeline import Options, Preview
 from ablate.progress_bar import ProgressBar, in_notebook
-from ablate.records import Architecture, Cost, Settings, Space, python_values
+from ablate.records import Architecture, Cost, Settings
 from ablate.results.study import Study
+from ablate.space.declared import DeclaredSpace, read_declared
 from ablate.text import advice
 from ablate.trained.chain import Chain
 
 if TYPE_CHECKING:
     from torch import nn
-
-Declared = str | Path | Mapping[str, Any]
-
-
-def _read(declared: Declared) -> tuple[Space, str]:
-    """Returns a space and its file name, from a file or an equal mapping."""
-    if isinstance(declared, Mapping):
-        import yaml
-
-        if "name" not in declared:
-            raise AblateError(
-                "a space that is not a file needs a name: add the key `name`"
-            )
-        name = str(declared["name"])
-        return (
-            space.load(
-                yaml.safe_dump(
-                    python_values(declared), sort_keys=False, allow_unicode=True
-                ),
-                name,
-            ),
-            name,
-        )
-    return space.read(Path(declared)), str(declared)
 
 
 def use(*files: str | Path) -> None:
@@ -58,7 +35,7 @@ def use(*files: str | Path) -> None:
 
 
 def preview(
-    declared: Declared, *, runs: str | Path = "runs", store: str = ""
+    declared: DeclaredSpace, *, runs: str | Path = "runs", store: str = ""
 ) -> Preview:
     """Returns what running a space would do; nothing is trained.
 
@@ -71,11 +48,11 @@ def preview(
         AblateError: the space has mistakes, or nothing in it can be trained.
     """
     options = Options(Path(runs), store)
-    return pipeline.preview(_read(declared)[0], options.url, options)
+    return pipeline.preview(read_declared(declared)[0], options.url, options)
 
 
 def run(
-    declared: Declared,
+    declared: DeclaredSpace,
     *,
     runs: str | Path = "runs",
     store: str = "",
@@ -123,7 +100,7 @@ def run(
         AblateError: the space, the data or the machine do not allow it, or trials
             failed.
     """
-    space, file = _read(declared)
+    space, file = read_declared(declared)
     options = Options(
         runs=Path(runs),
         store=store,
@@ -171,7 +148,8 @@ def open_chain(
     max_trials: int | None = None,
     max_hours: float | None = None,
 ) -> Chain:
-    """Returns a chain of a store; `begin` or `begin_reported` makes it.
+    """Returns a chain of a store; `begin`, `begin_space` or
+    `begin_reported` makes it.
 
     >>> chain = ablate.open_chain("ours")
     >>> chain.begin_reported("first", {0: 0.91, 1: 0.90}, direction="max")

@@ -298,7 +298,10 @@ class Tools:
         chain: Annotated[str, Field(description="the name of a chain")],
         proposal: Annotated[
             str,
-            Field(description="a commit, or the name of results; first, the baseline"),
+            Field(
+                description="a commit, levels such as norm=rms,depth=2, or the name of"
+                " results; first, the baseline"
+            ),
         ],
         results: Annotated[
             dict[int, float | None] | None,
@@ -308,19 +311,33 @@ class Tools:
             Literal["max", "min"] | None,
             Field(description="of a new chain with results: what is better"),
         ] = None,
+        space: Annotated[
+            str | None,
+            Field(
+                description="of a new chain of levels: the space, as YAML, whose row 0 is"
+                " the baseline; `proposal` names it"
+            ),
+        ] = None,
         seconds: Annotated[
             float, Field(ge=0, le=60, description="how long to wait for a decision")
         ] = 30,
     ) -> answers.Proposed:
         """Propose a change to a chain: keep, discard, or more seeds.
 
-        What is kept becomes the baseline. A commit is trained within the budget; while it
-        trains, the answer is `more seeds`, and the same call waits on.
+        What is kept becomes the baseline. A commit, or a row of a space, is trained within
+        the budget; while it trains, the answer is `more seeds`, and the same call waits
+        on.
         """
         from ablate.pipeline import Options
+        from ablate.text.document import parse
         from ablate.trained.chain import Chain
 
         ours = Chain(chain, Options(self.runs, self.url))
+        if space is not None:
+            if results is not None or direction is not None:
+                raise AblateError("space goes without results and direction")
+            values = {**parse(space, f"{proposal}.yaml").values, "name": proposal}
+            return answers.Proposed.model_validate(ours.begin_space(values).to_dict())
         if results is None:
             if direction is not None:
                 raise AblateError("direction goes with results; leave it out")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.cli.options import refuse_run_options
 from ablate.cli.output import GATE_CODES, Format, say, show, show_json, tell
 from ablate.errors import AblateError, shortened
-from ablate.records import Decision, Level
+from ablate.records import Decision
 
 if TYPE_CHECKING:
     from ablate.pipeline import Hooks, Options, Outcome
@@ -23,6 +23,8 @@ CODES = {
     Decision.DISCARD: 4,
     Decision.MORE_SEEDS: 5,
 }
+# How files of spaces end.
+SPACES = (".yaml", ".yml")
 # The name of a metric that is only reported.
 RESULT = "result"
 # Seeds of a confirmation.
@@ -90,9 +92,18 @@ def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int
     if asked.name is None:
         show(proposals_table(chain.proposals(), chain.declared()), form.value)
         return 0
-    if asked.reported:
-        return _show(chain.report(asked.name, results_of(asked.reported)), form)
-    return _show(chain.propose(asked.name), form)
+    return _show(_proposed(chain, asked.name, asked.reported), form)
+
+
+def _proposed(chain: Chain, name: str, reported: tuple[str, ...]) -> Answer:
+    """Proposes to a chain that exists."""
+    if reported:
+        return chain.report(name, results_of(reported))
+    declared = chain.declared()
+    if declared.space and name.endswith(SPACES):
+        # What makes the chain may be typed again, as with a commit.
+        return chain.begin_space(name, most=declared.most)
+    return chain.propose(name)
 
 
 def _refuse_unread(
@@ -116,18 +127,27 @@ def _begin(chain: Chain, asked: Asked, form: Format) -> int:
             f"there is no chain {chain.name}; make it with its baseline, as in: ablate"
             f" gate --chain {chain.name} main --with mine.py"
         )
+    if not asked.reported and asked.direction:
+        raise AblateError(
+            "--direction is for results that you report with --reported; otherwise, it is"
+            " that of the metric"
+        )
+    if not asked.reported and asked.name.endswith(SPACES):
+        for option in ("--trainer", "--epochs", "--set", "--metric"):
+            if option in asked.declaring:
+                raise AblateError(
+                    f"{option} is for a chain of commits; write it in {asked.name}"
+                )
+        return _show(chain.begin_space(asked.name, most=asked.most), form)
     if not asked.reported:
-        if asked.direction:
-            raise AblateError(
-                "--direction is for results that you report with --reported; for a"
-                " commit, it is that of the trainer's metric"
-            )
+        from ablate.space.typed import levels_of
+
         answer = chain.begin(
             asked.name,
             trainer=asked.trainer,
             metric=asked.metric,
             epochs=asked.epochs,
-            settings=settings_of(asked.settings),
+            settings=levels_of(asked.settings, "--set"),
             most=asked.most,
         )
         return _show(answer, form)
@@ -266,28 +286,3 @@ def results_of(reported: tuple[str, ...]) -> dict[int, float | None]:
             raise AblateError(f"--reported: seed {number} is there twice")
         results[number] = result
     return results
-
-
-def settings_of(chosen: tuple[str, ...]) -> dict[str, Level]:
-    """Returns levels by name, from texts such as `norm=rms`.
-
-    Raises:
-        AblateError: a text is not NAME=LEVEL, or a name is there twice.
-    """
-    import yaml
-
-    settings: dict[str, Level] = {}
-    for text in chosen:
-        name, equals, written = text.partition("=")
-        try:
-            level = yaml.safe_load(written)
-        except yaml.YAMLError:
-            level = None
-        if not name or not equals or not isinstance(level, bool | int | float | str):
-            raise AblateError(
-                f"--set {shortened(text)}: write NAME=LEVEL, as in --set recipe.lr=0.1"
-            )
-        if name in settings:
-            raise AblateError(f"--set {name} is there twice; give it one level")
-        settings[name] = level
-    return settings

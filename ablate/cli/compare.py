@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ablate.cli.chain import settings_of
 from ablate.cli.options import (
     FormatOption,
     SetOption,
@@ -89,6 +88,7 @@ def compare(
     from ablate.report.commits import difference_lines
     from ablate.report.table import tabulate
     from ablate.space.comparison import command_trainer, comparison
+    from ablate.space.typed import levels_of
 
     record = command_trainer(trainer)
     _refuse_unclear(names)
@@ -99,7 +99,7 @@ def compare(
         seeds=seeds or SEEDS,
         epochs=epochs,
         metric=metric,
-        settings=settings_of(tuple(chosen or ())),
+        settings=levels_of(chosen or (), "--set"),
     )
     declared = space.load(text, "compare")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -127,6 +126,7 @@ def judge(
     """
     from ablate.report.forest_text import forest_text
     from ablate.results.elsewhere import judge as judged_runs
+    from ablate.space.typed import pairs_of, parts_of
 
     if target is not None:
         _refuse_with_target(baseline=baseline, margin=margin, keep=keep)
@@ -135,13 +135,14 @@ def judge(
     if not keep:
         of_store = {"--store": bool(store), "--runs": runs_folder != DEFAULT_RUNS}
         _refuse_without("--keep", {"--name": bool(name), **of_store})
+    parts = [part for text in baseline or () for part in parts_of(text)]
     judged = judged_runs(
         runs,
         metric=metric,
         direction=direction.value if direction else "",
         seed=seed,
         by=by or (),
-        baseline=_levels(baseline or []),
+        baseline=pairs_of(parts, "--baseline"),
         names=names,
         margin=margin,
         needs_baseline=target is None,
@@ -192,29 +193,3 @@ def _refuse_without(needed: str, given: dict[str, bool], like: str = "") -> None
             raise AblateError(
                 f"{option} has no effect without {needed}; add {needed}{like}"
             )
-
-
-def _levels(baseline: list[str]) -> dict[str, str]:
-    """Returns the levels of `norm=layer,depth=2`, by factor.
-
-    Raises:
-        AblateError: a part has no `=`.
-    """
-    from ablate.errors import AblateError, shortened
-
-    levels: dict[str, str] = {}
-    # A level may have a comma, but what follows the comma between two levels has a `=`.
-    parts = [part for each in baseline for part in re.split(r",(?=[^,=]+=)", each)]
-    for part in parts:
-        name, sign, level = part.partition("=")
-        if name.strip() in levels:
-            raise AblateError(
-                f"--baseline has two levels of {shortened(name.strip())}; write one"
-            )
-        if not sign:
-            raise AblateError(
-                f"--baseline {shortened(part)}: write a column and its level, as in"
-                " --baseline norm=layer"
-            )
-        levels[name.strip()] = level.strip()
-    return levels

@@ -34,7 +34,8 @@ def gate(
         str | None,
         typer.Argument(
             metavar="[STUDY|PROPOSAL]",
-            help="Study; with --chain, a commit, or the name of reported results.",
+            help="Study; with --chain, a commit, levels such as norm=rms, or the name of"
+            " reported results.",
         ),
     ] = None,
     row: Annotated[
@@ -61,7 +62,8 @@ def gate(
         typer.Option(
             "--chain",
             metavar="CHAIN",
-            help="Propose a commit to this chain. The first commit is its baseline.",
+            help="Propose a change to this chain. The first baseline is a commit, or the"
+            " file of a space.",
         ),
     ] = "",
     reported: Annotated[
@@ -133,8 +135,9 @@ def gate(
     row whose trials are unfinished is inconclusive. Codes 1 and 2 mean that the command
     failed.
 
-    With --chain, train a commit until it is decided: 0 for keep, 4 for discard, 5 for
-    more seeds. What is kept becomes the baseline of the next proposal.
+    With --chain, train a commit, or the present baseline with other levels, until it is
+    decided: 0 for keep, 4 for discard, 5 for more seeds. What is kept becomes the baseline
+    of the next proposal.
     """
     declaring = {
         "--epochs": epochs is not None,

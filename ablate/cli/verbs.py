@@ -188,6 +188,8 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
                 "gate mine --row 2",
                 "gate mine --row 2 --project",
                 "gate --chain ours my-branch --with mine.py",
+                "gate --chain parts mine.yaml",
+                "gate --chain parts ffn.kernel=3",
                 "gate --chain ours --confirm --with mine.py",
             ),
         ),

@@ -34,9 +34,11 @@ class Declared:
         metric: by which proposals are compared.
         level: bounds the mean share of kept proposals that are not better.
         most: the number of seeds after which a proposal is discarded.
-        trainer: the command that trains; empty: results are reported.
+        trainer: the command that trains commits; empty: none does.
         declaration: the meaning of the file that declares the trainer.
-        settings: levels of other factors, and fields of the recipe.
+        space: what holds for all proposals of a chain on a space, as JSON.
+        settings: levels of other factors, and fields of the recipe; of a space, the
+            levels of the first baseline.
         epochs: None: as the command has them.
     """
 
@@ -46,6 +48,7 @@ class Declared:
     most: int
     trainer: str = ""
     declaration: str = ""
+    space: str = ""
     settings: Mapping[str, Level] = field(default_factory=dict)
     epochs: int | None = None
 
@@ -56,7 +59,7 @@ class Proposal:
 
     Attributes:
         identity: equal for proposals that train the same.
-        source: the commit; empty if results are reported.
+        source: the commit, or all levels as JSON; empty if results are reported.
         decision: MORE_SEEDS while it is open.
         against: the number of the proposal that is its baseline.
         results: its own, by seed, in the order in which they were looked at. None: it

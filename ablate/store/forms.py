@@ -10,6 +10,8 @@ from ablate.records import SOURCES, Declared, Direction, Recipe
 from ablate.store import space_data
 
 DECLARED = frozenset(field.name for field in fields(Declared))
+# Chains of older versions do not have it.
+LATER = frozenset({"space"})
 RECIPE = frozenset(field.name for field in fields(Recipe))
 
 
@@ -72,10 +74,10 @@ def is_declared(value: Any) -> bool:
         return True
     numbers = value.get("level"), value.get("most"), value.get("epochs", None)
     return (
-        value.keys() == DECLARED
+        DECLARED - LATER <= value.keys() <= DECLARED
         and all(
-            isinstance(value[name], str)
-            for name in ("metric", "trainer", "declaration")
+            isinstance(value.get(name, ""), str)
+            for name in ("metric", "trainer", "declaration", "space")
         )
         and value["direction"] in get_args(Direction)
         and isinstance(numbers[0], float)

@@ -552,7 +552,11 @@ proposals = Table(
     column("number", Integer, primary_key=True, autoincrement=False),
     column("name", Text, comment="as it was typed"),
     column("identity", Text, comment="equal for proposals that train the same"),
-    column("source", Text, comment="the commit; empty: its results were reported"),
+    column(
+        "source",
+        Text,
+        comment="the commit, or all levels as JSON; empty: its results were reported",
+    ),
     column("decision", String(12, _DECISIONS), comment="`more seeds` while it is open"),
     column("reason", Text, comment="why it was discarded, if it was"),
     column("against", Integer, comment="number of the baseline"),

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from ablate import pipeline, space
+from ablate import pipeline
 from ablate.budget import Budget
 from ablate.errors import AblateError, shortened
 from ablate.own import registry
-from ablate.own.commits import COMMIT, PATCHES, WORKTREE, Tree, make_hidden
-from ablate.parts import Trainer, trainer_named
+from ablate.own.commits import COMMIT, WORKTREE, make_hidden
 from ablate.pipeline import Hooks, Options, Outcome
+from ablate.plan.designs import combinations
 from ablate.records import (
     LONGEST_CHAIN,
     MOST_SEEDS,
@@ -32,6 +32,7 @@ from ablate.records import (
     Generation,
     Level,
     Proposal,
+    Settings,
     Space,
     Status,
     StudyResults,
@@ -41,12 +42,14 @@ from ablate.report.evidence import LEVEL, decide, needed
 from ablate.report.wording import sentence
 from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
-from ablate.space.comparison import command_trainer, comparison, direction_of
+from ablate.space.comparison import command_trainer, direction_of
+from ablate.space.declared import DeclaredSpace, read_declared
+from ablate.space.listed import fixed_levels, shared
 from ablate.store.chains import add_proposal, put_results, update_proposal
 from ablate.store.database import exists
 from ablate.store.notes import ARCHIVED, STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader
-from ablate.text.advice import option
+from ablate.trained.proposed import SHOWN, Commits, Kind, Levels, Proposed
 
 Results = Mapping[int, float | None]
 # Where the studies of chains are, which lists of studies leave out.
@@ -58,8 +61,6 @@ WITHDRAWN = "it was withdrawn"
 UNDECIDED = (FAILED, WITHDRAWN)
 # The most seeds that a chain can declare.
 MOST_POSSIBLE = 1_000
-# Characters of a commit in tables.
-SHOWN = 12
 # The first seed of confirmations, which no proposal has.
 FIRST_FRESH_SEED = 1_000
 
@@ -192,10 +193,45 @@ class Chain:
             settings=dict(settings or {}),
             epochs=epochs,
         )
-        tree = _tree(record, commit)
+        commits = Commits(self.name, declared)
+        first = commits.first(commit)
         # A wrong setting is found before anything is stored.
-        self._space(f"{FOLDER}{self.name}/0", [tree.commit, WORKTREE], declared, most)
-        return self._first(commit, tree.identity, tree.commit, declared, {})
+        commits.study(f"{FOLDER}{self.name}/0", [first.source, WORKTREE], most)
+        return self._first(first, declared, {})
+
+    def begin_space(self, space: DeclaredSpace, *, most: int = MOST_SEEDS) -> Answer:
+        """Makes the chain, with row 0 of a space as its first baseline. Trains nothing.
+
+        A proposal then changes levels of the present baseline. If the chain began with
+        this space, nothing changes.
+
+        Args:
+            space: a file, or an equal mapping. Which rows it has, and how many
+                seeds, is not read.
+            most: see `begin`.
+
+        Raises:
+            AblateError: the chain began with something else, or row 0 cannot be trained.
+        """
+        read, file = read_declared(space)
+        declared = Declared(
+            metric=read.criterion.metric,
+            direction=read.criterion.direction,
+            level=LEVEL,
+            most=_checked_most(most),
+            space=shared(read),
+            settings={**fixed_levels(read), **_row_0(read)},
+        )
+        every = self.proposals()
+        if every and self.declared() == declared:
+            return self._answer(every[0])
+        if every:
+            raise AblateError(
+                f"the chain {self.name} exists, and {file} is not the space that it began"
+                " with; undo the change, or make another chain"
+            )
+        first = Levels(self.name, declared, self.options.url).first(file)
+        return self._first(first, declared, {})
 
     def begin_reported(
         self,
@@ -222,24 +258,20 @@ class Chain:
         declared = Declared(
             metric=metric, direction=direction, level=LEVEL, most=_checked_most(most)
         )
-        return self._first(_checked_name(name), name, "", declared, _checked(results))
+        first = Proposed(name=_checked_name(name), identity=name, source="")
+        return self._first(first, declared, _checked(results))
 
     def _first(
-        self,
-        name: str,
-        identity: str,
-        source: str,
-        declared: Declared,
-        results: Results,
+        self, proposed: Proposed, declared: Declared, results: Results
     ) -> Answer:
         if self.proposals():
             raise AblateError(f"the chain {self.name} exists; propose to it")
         first = Proposal(
             chain=self.name,
             number=0,
-            name=name,
-            identity=identity,
-            source=source,
+            name=proposed.name,
+            identity=proposed.identity,
+            source=proposed.source,
             decision=Decision.BASELINE,
             results=results,
         )
@@ -247,40 +279,52 @@ class Chain:
         add_proposal(self.options.url, first, declared)
         return self._answer(first)
 
-    def propose(self, commit: str) -> Answer:
-        """Trains a commit, seed by seed until it is decided.
+    def propose(self, change: str) -> Answer:
+        """Trains a proposal, seed by seed until it is decided.
 
         What was decided before, under whatever name, is not trained again.
 
+        Args:
+            change: a commit; of a chain on a space, levels such as `norm=rms,depth=2`.
+
         Raises:
-            AblateError: another proposal is open, or the baseline cannot be trained.
+            AblateError: another proposal is open, or the proposal or the baseline cannot
+                be trained.
         """
         declared = self.declared()
-        if not declared.trainer:
+        kind = self._kind(declared)
+        if kind is None:
             raise AblateError(
                 f"the results of the chain {self.name} are reported; report those of"
-                f" {commit}"
+                f" {change}"
             )
-        trainer = self._trainer(declared)
-        tree = _tree(trainer, commit)
         base = self.baseline()
-        _refuse_missing(trainer, base)
-        if tree.identity == base.identity and tree.commit != base.source:
+        proposed = kind.read(change, base)
+        is_new = proposed.source != base.source
+        if proposed.identity == base.identity and (is_new or declared.space):
             # It costs no share of the level, so it is not stored.
             reason = f"it trains the same as the baseline {base.name}"
             same = replace(base, decision=Decision.DISCARD, reason=reason)
-            return self._answer(same, commit)
-        mine = self._proposal(commit, tree.identity, tree.commit)
+            return self._answer(same, proposed.name)
+        mine = self._proposal(proposed)
         seeds = max(len(mine.results), 1)
         while mine.decision is Decision.MORE_SEEDS:
             if self._budget(f"{FOLDER}{self.name}/{mine.number}") is None:
                 break
-            mine, is_complete = self._trained(mine, declared, seeds)
+            mine, is_complete = self._trained(mine, declared, kind, seeds)
             if not is_complete:
                 # The budget is used up, or the run was interrupted.
                 break
             seeds += 1
-        return self._answer(mine, commit)
+        return self._answer(mine, proposed.name)
+
+    def _kind(self, declared: Declared) -> Kind | None:
+        """Returns what the chain trains; None: its results are reported."""
+        if declared.trainer:
+            return Commits(self.name, declared)
+        if declared.space:
+            return Levels(self.name, declared, self.options.url)
+        return None
 
     def progress(self, name: str) -> Answer | None:
         """Returns what is stored of a proposal; None if it was not proposed yet."""
@@ -297,9 +341,10 @@ class Chain:
                 before, or the baseline has no result of a seed.
         """
         declared = self.declared()
-        if declared.trainer:
+        if self._kind(declared) is not None:
             raise AblateError(
-                f"the chain {self.name} trains commits, so its results are not reported"
+                f"the chain {self.name} trains its proposals, so their results are not"
+                " reported"
             )
         name, results = _checked_name(name), _checked(results)
         base = self.baseline()
@@ -313,7 +358,7 @@ class Chain:
                 f"the baseline {base.name} has no result of seed {missing[0]}; report it"
                 " first, so that both can be compared"
             )
-        mine = self._proposal(name, name, "")
+        mine = self._proposal(Proposed(name=name, identity=name, source=""))
         if mine.decision is not Decision.MORE_SEEDS:
             return self._answer(mine)
         every = _merged(name, mine.results, results)
@@ -347,12 +392,12 @@ class Chain:
                 f"the present baseline of the chain {self.name} is the first one; there is"
                 " nothing to confirm"
             )
-        if not declared.trainer:
+        kind = self._kind(declared)
+        if kind is None:
             raise AblateError(
                 f"the results of the chain {self.name} are reported; train fresh seeds of"
                 f" {first.name} and {last.name}, and compare them with: ablate judge"
             )
-        self._trainer(declared)
         name = f"{FOLDER}{self.name}/confirm-{last.number}"
         fresh = [FIRST_FRESH_SEED + last.number * 100 + seed for seed in range(seeds)]
         with Reader(self.options.url) as reader:
@@ -363,7 +408,7 @@ class Chain:
                 f"{last.name} is confirmed with {len(earlier.seeds.numbers)} seeds; another"
                 " number after a look at the results would be another chance"
             )
-        study = self._space(name, [first.source, last.source], declared, fresh)
+        study = kind.study(name, [first.source, last.source], fresh)
         self._run(study, fresh)
         results, stored = Study(name, self.options.url).read()
         # Its seeds are fresh, so nothing that was seen before could choose them.
@@ -375,7 +420,7 @@ class Chain:
 
     # Steps of a proposal.
 
-    def _proposal(self, name: str, identity: str, source: str) -> Proposal:
+    def _proposal(self, proposed: Proposed) -> Proposal:
         """Returns the stored proposal that trains the same, or a new one.
 
         Raises:
@@ -384,7 +429,9 @@ class Chain:
         every = self.proposals()
         base = _last_kept(every)
         for proposal in every:
-            if proposal.identity != identity or proposal.reason.startswith(UNDECIDED):
+            if proposal.identity != proposed.identity:
+                continue
+            if proposal.reason.startswith(UNDECIDED):
                 continue
             was_tested = proposal.against == base.number
             if proposal.number == base.number or was_tested:
@@ -400,43 +447,22 @@ class Chain:
         mine = Proposal(
             chain=self.name,
             number=number,
-            name=name,
-            identity=identity,
-            source=source,
+            name=proposed.name,
+            identity=proposed.identity,
+            source=proposed.source,
             against=base.number,
             needed=needed(number, kept, self.declared().level),
         )
         add_proposal(self.options.url, mine)
         return mine
 
-    def _trainer(self, declared: Declared) -> Trainer:
-        """Returns the command of the chain.
-
-        Raises:
-            AblateError: it is not loaded, or is no longer what the chain was made with.
-        """
-        if declared.trainer not in registry.of_kind("trainer"):
-            raise AblateError(
-                f"the chain {self.name} trains with {declared.trainer}; name the file that"
-                f" declares it: {option('with')} FILE"
-            )
-        trainer = trainer_named(declared.trainer)
-        if registry.meaning_of_declaration(trainer) != declared.declaration:
-            raise AblateError(
-                f"the file that declares {declared.trainer}, or a module that it imports,"
-                f" has changed since the chain {self.name} was made, so its results could"
-                " not be compared; undo the change, or make another chain"
-            )
-        return trainer
-
     def _trained(
-        self, mine: Proposal, declared: Declared, seeds: int
+        self, mine: Proposal, declared: Declared, kind: Kind, seeds: int
     ) -> tuple[Proposal, bool]:
         """Returns a proposal with so many seeds, and whether all of them have ended."""
         base = self.baseline()
         name = f"{FOLDER}{self.name}/{mine.number}"
-        commits = [base.source, mine.source]
-        study = self._space(name, commits, declared, declared.most)
+        study = kind.study(name, [base.source, mine.source], declared.most)
         planned: list[Preview] = []
         self._run(study, range(seeds), Hooks(planned=planned.append))
         with Reader(self.options.url) as reader:
@@ -495,24 +521,6 @@ class Chain:
         mine = replace(mine, decision=Decision.DISCARD, reason=reason)
         update_proposal(self.options.url, mine)
         return mine
-
-    def _space(
-        self,
-        name: str,
-        commits: Sequence[str],
-        declared: Declared,
-        seeds: int | Sequence[int],
-    ) -> Space:
-        text = comparison(
-            [commit[:SHOWN] for commit in commits],
-            trainer_named(declared.trainer),
-            name=name,
-            seeds=seeds,
-            epochs=declared.epochs,
-            metric=declared.metric,
-            settings=declared.settings,
-        )
-        return space.load(text, name)
 
     def _run(
         self, study: Space, seeds: Sequence[int], hooks: Hooks | None = None
@@ -579,30 +587,11 @@ class Chain:
         )
 
 
-def _tree(trainer: Trainer, name: str) -> Tree:
-    """Returns the files of a commit.
-
-    Raises:
-        AblateError: it is no commit, so that it could not be found again later.
-    """
-    if name == WORKTREE or name.endswith(PATCHES):
-        raise AblateError(
-            f"{name}: a proposal is a commit, so that it can become the baseline; commit"
-            " your changes, and propose HEAD"
-        )
-    return trainer.tree(name)
-
-
-def _refuse_missing(trainer: Trainer, base: Proposal) -> None:
-    """Raises AblateError if the baseline cannot be trained here."""
-    try:
-        trainer.tree(base.source)
-    except AblateError as error:
-        raise AblateError(
-            f"the baseline {base.name} of the chain, commit {base.source[:SHOWN]}, cannot"
-            f" be trained here: {error}. Propose in the repository of the chain, or fetch"
-            " the commit"
-        ) from None
+def _row_0(declared: Space) -> Settings:
+    """Returns the levels of row 0 of a space."""
+    if declared.strategy is not None:
+        return declared.factors.baseline
+    return combinations(declared)[0]
 
 
 def _ended_trials(planned: Preview, results: StudyResults, seeds: int) -> list[str]:
@@ -717,11 +706,13 @@ def _differences(
 
 def _next(mine: Proposal, base: Proposal, declared: Declared) -> str:
     """Returns what to do after a decision."""
+    if mine.decision is Decision.DISCARD and declared.space:
+        return f"propose another change of {base.name}"
     if mine.decision is Decision.DISCARD:
         return f"go back to {base.name}, and propose another change"
     if mine.decision is not Decision.MORE_SEEDS:
         return f"propose a change of {base.name}"
-    if declared.trainer:
+    if declared.trainer or declared.space:
         return (
             f"propose {mine.name} again to train further seeds; if a limit is used up,"
             " raise it"

@@ -237,7 +237,7 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
         (["main", "--metric", "loss"], "unknown metric 'loss'"),
         (["main", "--trainer", "other"], "unknown trainer 'other'"),
         (["main", "--set", "x=1"], "unknown factor 'x'"),
-        (["main", "--direction", "max"], "it is that of the trainer's metric"),
+        (["main", "--direction", "max"], "it is that of the metric"),
         (["main", "--withdraw"], "name a proposal, or --withdraw"),
         (["main", "--seeds", "3"], "--seeds goes with --confirm"),
         (["main", "--seed", "1"], "chooses rows and seeds itself"),

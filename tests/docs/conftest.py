@@ -6,8 +6,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import ablate
 from ablate import execution, pipeline, space
 from ablate.execution import Executor
 from ablate.execution.simulated import SimulatedExecutor, made_up
@@ -75,6 +77,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What other tools have written.
     shutil.copy(ELSEWHERE / "pandas.csv", folder / "results.csv")
     shutil.copytree(ELSEWHERE / "tensorboard", folder / "tensorboard")
+    frame = pd.read_csv(ELSEWHERE / "pandas.csv")
+    judged = ablate.judge(frame, baseline={"norm": "layer"})
+    judged.keep("results", runs=folder / "runs")
+    ablate.open_chain("parts", runs=folder / "runs").begin_space(folder / "mine.yaml")
     shutil.copytree(folder / "runs", folder / "other")
     shutil.copytree(ROOT / "search_spaces", folder / "search_spaces")
     return folder

@@ -655,7 +655,7 @@ def test_two_levels_of_a_baseline_are_refused(say: Say) -> None:
         "norm=rms",
     )
     code, _, error = say("judge", *where)
-    assert (code, "two levels of norm" in error) == (2, True)
+    assert (code, "norm has two levels" in error) == (2, True)
 
 
 def test_escape_codes_do_not_reach_the_terminal(tmp_path: Path, say: Say) -> None:

@@ -170,7 +170,7 @@ def test_a_study_of_an_older_version_is_read_from_its_text(
 
 DESCRIPTIVE = {
     *("name", "named", "question", "expect", "source", "published"),
-    *("resources", "diagnostics", "warmup_fits", "keep", "labels", "parts"),
+    *("resources", "diagnostics", "warmup_fits", "keep", "labels", "parts", "reported"),
     *("removes_parts", "ranges", "metrics"),
     # With one objective, they repeat the metric.
     "objectives",
