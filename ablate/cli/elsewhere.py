@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from ablate.cli.busy import busy
 from ablate.cli.options import (
     DEFAULT_RUNS,
+    STORE_VARIABLE,
     AllOption,
     FormatOption,
     RunsOption,
@@ -133,25 +136,34 @@ def judge(
     else:
         _refuse_without("--target", {"--level": level is not None}, like=" 70")
     if not keep:
-        of_store = {"--store": bool(store), "--runs": runs_folder != DEFAULT_RUNS}
-        _refuse_without("--keep", {"--name": bool(name), **of_store})
+        given = {
+            "--name": bool(name),
+            # The variable may be set for other commands.
+            "--store": store not in ("", os.environ.get(STORE_VARIABLE)),
+            "--runs": runs_folder != DEFAULT_RUNS,
+        }
+        _refuse_without("--keep", given)
     parts = [part for text in baseline or () for part in parts_of(text)]
-    judged = judged_runs(
-        runs,
-        metric=metric,
-        direction=direction.value if direction else "",
-        seed=seed,
-        by=by or (),
-        baseline=pairs_of(parts, "--baseline"),
-        names=names,
-        margin=margin,
-        needs_baseline=target is None,
-    )
+    with busy("reading runs"):
+        judged = judged_runs(
+            runs,
+            metric=metric,
+            direction=direction.value if direction else "",
+            seed=seed,
+            by=by or (),
+            baseline=pairs_of(parts, "--baseline"),
+            names=names,
+            margin=margin,
+            needs_baseline=target is None,
+        )
     if target is not None:
         say(judged.sentence)
         show(judged.target_table(target, level or LEVEL), form.value, details=details)
         return
-    kept = judged.keep(name, runs=runs_folder, store=store) if keep else None
+    kept = None
+    if keep:
+        with busy("storing runs"):
+            kept = judged.keep(name, runs=runs_folder, store=store)
     shown = kept or judged
     if form == Format.table:
         say(judged.sentence)

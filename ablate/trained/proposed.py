@@ -188,7 +188,7 @@ class Levels:
         try:
             study = self.study(self._chain, sources, self._declared.most)
         except SpaceError as error:
-            # The lines are those of a text that nobody wrote.
+            # The lines are those of a text that no file has.
             problems = [replace(each, file=name, line=0) for each in error.problems]
             raise SpaceError(dict.fromkeys(problems)) from None
         return pipeline.cost_plan(study, self._url)

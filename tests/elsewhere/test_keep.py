@@ -347,6 +347,18 @@ def test_options_are_refused(say: Say, words: str, error: str) -> None:
     assert not Path("runs").exists()
 
 
+def test_the_variable_of_the_store_is_for_all_commands(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_STORE", "mine.db")
+    runs_of().to_csv("results.csv", index=False)
+    words = ("judge", "results.csv", "--baseline", "norm=layer")
+    assert say(*words)[0] == 0
+    assert not Path("mine.db").exists()
+    assert say(*words, "--keep")[0] == 0
+    assert Path("mine.db").exists()
+
+
 def test_a_target_is_no_study(say: Say) -> None:
     runs_of().to_csv("results.csv", index=False)
     code, _, err = say("judge", "results.csv", "--target", "70", "--keep")
