@@ -322,6 +322,12 @@ def resume(
         across = status.space.across if status.space is not None else None
         ahead = reader.studies.predicted(across.ladder) if across else None
         sizes = reader.studies.sizes(across.ladder) if across else []
+    if status.name.startswith("chain/"):
+        chain = status.name.split("/")[1]
+        raise StoreError(
+            f"{status.name} belongs to a chain, which decides how many seeds it gets; go on"
+            f" with: ablate gate --chain {chain}"
+        )
     declared = validated_space(status)
     # The predicted size was begun, and the others are as they were then.
     is_ahead = ahead is not None and not ahead.finished

@@ -127,30 +127,44 @@ def _begin(chain: Chain, asked: Asked, form: Format) -> int:
             f"there is no chain {chain.name}; make it with its baseline, as in: ablate"
             f" gate --chain {chain.name} main --with mine.py"
         )
-    if not asked.reported and asked.direction:
+    if asked.reported:
+        return _begin_reported(chain, asked.name, asked, form)
+    if asked.direction:
         raise AblateError(
             "--direction is for results that you report with --reported; otherwise, it is"
             " that of the metric"
         )
-    if not asked.reported and asked.name.endswith(SPACES):
-        for option in ("--trainer", "--epochs", "--set", "--metric"):
-            if option in asked.declaring:
-                raise AblateError(
-                    f"{option} is for a chain of commits; write it in {asked.name}"
-                )
-        return _show(chain.begin_space(asked.name, most=asked.most), form)
-    if not asked.reported:
-        from ablate.space.typed import levels_of
+    if asked.name.endswith(SPACES):
+        return _begin_space(chain, asked.name, asked, form)
+    from ablate.space.comparison import is_commit
+    from ablate.space.typed import levels_of
 
-        answer = chain.begin(
-            asked.name,
-            trainer=asked.trainer,
-            metric=asked.metric,
-            epochs=asked.epochs,
-            settings=levels_of(asked.settings, "--set"),
-            most=asked.most,
+    if "=" in asked.name and not is_commit(asked.name):
+        raise AblateError(
+            f"there is no chain {chain.name}; make it with its baseline, the file of a"
+            f" space, as in: ablate gate --chain {chain.name} mine.yaml"
         )
-        return _show(answer, form)
+    answer = chain.begin(
+        asked.name,
+        trainer=asked.trainer,
+        metric=asked.metric,
+        epochs=asked.epochs,
+        settings=levels_of(asked.settings, "--set"),
+        most=asked.most,
+    )
+    return _show(answer, form)
+
+
+def _begin_space(chain: Chain, file: str, asked: Asked, form: Format) -> int:
+    """Makes a chain with row 0 of a space as its first baseline."""
+    for option in ("--trainer", "--epochs", "--set", "--metric"):
+        if option in asked.declaring:
+            raise AblateError(f"{option} is for a chain of commits; write it in {file}")
+    return _show(chain.begin_space(file, most=asked.most), form)
+
+
+def _begin_reported(chain: Chain, name: str, asked: Asked, form: Format) -> int:
+    """Makes a chain with reported results as those of its first baseline."""
     for option in ("--trainer", "--epochs", "--set"):
         if option in asked.declaring:
             raise AblateError(f"{option} has no effect on reported results")
@@ -159,7 +173,7 @@ def _begin(chain: Chain, asked: Asked, form: Format) -> int:
             "a new chain with reported results needs --direction max or --direction min"
         )
     answer = chain.begin_reported(
-        asked.name,
+        name,
         results_of(asked.reported),
         direction="max" if asked.direction == "max" else "min",
         metric=asked.metric or RESULT,

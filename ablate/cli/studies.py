@@ -19,6 +19,7 @@ from ablate.cli.output import say, tell
 
 if TYPE_CHECKING:
     from ablate.store.notes import Note, Notes
+    from ablate.store.studies import StudyStatus
 
 
 class Action(StrEnum):
@@ -68,14 +69,11 @@ def study(
     _check_words(action, name, value, undo=undo)
     url = url_of(store, runs)
     with Reader(url) as reader:
-        file = reader.studies.get(name).file
+        stored = reader.studies.get(name)
     notes = Notes(notes_file(url, runs))
     if action == Action.rename and value is not None:
         _rename(url, notes, name, value)
-        tell(
-            f"Write `name: {value}` into {file}; without it, the next run of this file"
-            f" declares a study '{name}' beside it."
-        )
+        tell(_after_renaming(stored, value))
     elif action == Action.delete:
         _delete(url, notes, name)
     else:
@@ -123,6 +121,19 @@ def _annotate(
     else:
         notes.put(name, STUDY, replace(before, tags=tags_of(value)))
         tell(f"Wrote the tags of {name}.")
+
+
+def _after_renaming(stored: StudyStatus, new: str) -> str:
+    """Returns what keeps the new name of a study."""
+    if stored.space is not None and stored.space.reported is not None:
+        return (
+            f"Keep further runs with `--name {new}`; without it, the next `judge --keep` of"
+            f" this file makes a study '{stored.name}' beside it."
+        )
+    return (
+        f"Write `name: {new}` into {stored.file}; without it, the next run of this file"
+        f" declares a study '{stored.name}' beside it."
+    )
 
 
 def _rename(url: str, notes: Notes, name: str, new: str) -> None:

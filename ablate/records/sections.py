@@ -566,7 +566,8 @@ class Reported:
         file: what they were read from; empty: a frame in memory.
         content: SHA-256 of the file; of a folder or a frame, that of the runs as they were
             read. Empty: the runs are not kept.
-        command: what to type to keep them again, after the file has changed.
+        command: what judges them again, without the name under which they are kept.
+        labels: the seed of each number, if seeds are no whole numbers.
         is_paired: whether runs of two rows with the same seed belong together.
         notes: what a reader has to know of the runs.
     """
@@ -576,6 +577,18 @@ class Reported:
     content: str = ""
     command: str = ""
     notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def again(self, study: str) -> str:
+        """Returns what keeps the runs again, after the file has changed.
+
+        Args:
+            study: the name of the study.
+        """
+        name = study.partition("@")[0]
+        if not self.file:
+            return f"{self.command}.keep({name!r})"
+        return f"{self.command} --keep --name {name}"
 
 
 @dataclass(frozen=True)

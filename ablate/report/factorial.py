@@ -404,10 +404,19 @@ class Factorial:
         if not terms_found:
             raise AblateError(
                 f"{self._results.name} has no cell in which only one factor is changed,"
-                " and none in which only one is left out; use design: add-one-in"
-                " or leave-one-out, or grid, which also gives Shapley values"
+                f" and none in which only one is left out{self._designs}"
             )
         return self._judged(terms_found, margin, direction)
+
+    @property
+    def _designs(self) -> str:
+        """What gives contributions; empty for runs that were trained elsewhere."""
+        if self._results.reported is not None:
+            return ""
+        return (
+            "; use design: add-one-in or leave-one-out, or grid, which also gives Shapley"
+            " values"
+        )
 
     def _contribution(
         self, kind: str, name: str, players: Sequence[str], full: Mapping[str, Level]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ablate.report.effect import Effect
@@ -18,7 +19,11 @@ def forest_text(effects: Sequence[Effect]) -> list[str]:
     Rows without an interval have none. Empty if there is no interval.
     """
     drawn = [
-        (effect, effect.estimate) for effect in effects if effect.estimate is not None
+        (effect, effect.estimate)
+        for effect in effects
+        if effect.estimate is not None
+        # With two seeds and hundreds of rows, an interval may have no end.
+        and math.isfinite(effect.estimate.high - effect.estimate.low)
     ]
     if not drawn:
         return []

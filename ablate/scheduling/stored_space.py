@@ -19,6 +19,9 @@ def declared_space(study: StudyStatus) -> Space:
     Raises:
         SpaceError: an older version ran the study, and its YAML text is not valid today.
     """
+    if study.space is not None and study.space.reported is not None:
+        # It may have got another name since.
+        return replace(study.space, name=study.name)
     if study.space is not None:
         return study.space
     from ablate import space

@@ -82,6 +82,11 @@ def _refuse(declared: Space) -> None:
                 f"{declared.name}: a chain trains two rows at a time, to their end, at one"
                 f" setting and size; leave {key} out"
             )
+    if len(declared.criterion.objectives) > 1:
+        raise AblateError(
+            f"{declared.name}: a chain compares by one metric; leave the other objectives"
+            " out of metric"
+        )
     for limit in declared.limits:
         if _is_relative(limit.left) or _is_relative(limit.right):
             raise AblateError(

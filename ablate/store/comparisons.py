@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from ablate.identity import content_hash
 from ablate.records import (
@@ -21,6 +21,7 @@ from ablate.records import (
     Status,
     Trial,
     Tune,
+    base_name,
     confirmation_seeds,
 )
 from ablate.records.plain import decisive, to_data
@@ -86,7 +87,7 @@ def comparisons_of(space: Space, rows: Sequence[Row]) -> Comparisons:
         metric=f"{space.criterion.metric} {space.criterion.direction}",
         grows=space.seeds.looks is not None,
         final=space.seeds.final,
-        reported=space.reported is not None,
+        paired=space.reported is None or space.reported.is_paired,
     )
 
 
@@ -167,19 +168,24 @@ def trained_before(
     listed = sorted(networks)
     trained: dict[str, dict[int, str]] = defaultdict(dict)
     for start in range(0, len(listed), CHUNK):
-        query = select(
-            trials.c.hash,
-            trials.c.seed,
-            trials.c.architecture_hash,
-            *(trials.c[name] for name in IDENTITY),
-        ).where(
-            trials.c.architecture_hash.in_(listed[start : start + CHUNK]),
-            trials.c.status.in_(SHOWING),
-            trials.c.ended_at < moment,
-        )
+        query = _results_of(listed[start : start + CHUNK], moment)
         for row in connection.execute(query):
             trained[key_of_row(row)][row.seed] = row.hash
     return trained
+
+
+def _results_of(networks: Sequence[str], moment: datetime) -> Select[Any]:
+    """Returns the query of the trials of networks that showed a result before a time."""
+    return select(
+        trials.c.hash,
+        trials.c.seed,
+        trials.c.architecture_hash,
+        *(trials.c[name] for name in IDENTITY),
+    ).where(
+        trials.c.architecture_hash.in_(networks),
+        trials.c.status.in_(SHOWING),
+        trials.c.ended_at < moment,
+    )
 
 
 def choosing_trials(connection: Connection) -> frozenset[str]:
@@ -191,8 +197,29 @@ def choosing_trials(connection: Connection) -> frozenset[str]:
     return frozenset(connection.execute(query).scalars())
 
 
+def reported_before(
+    connection: Connection, networks: Iterable[str], moment: datetime
+) -> dict[str, set[str]]:
+    """Returns the hashes of all trials that showed a result before a time.
+
+    They are by the key of their row. A seed may have several.
+    """
+    listed = sorted(networks)
+    reported: dict[str, set[str]] = defaultdict(set)
+    for start in range(0, len(listed), CHUNK):
+        for row in connection.execute(
+            _results_of(listed[start : start + CHUNK], moment)
+        ):
+            reported[key_of_row(row)].add(row.hash)
+    return reported
+
+
 def history(
-    connection: Connection, network: str, moment: datetime, study: int | None
+    connection: Connection,
+    network: str,
+    moment: datetime,
+    study: int | None,
+    name: str = "",
 ) -> History:
     """Returns the studies that were declared before a study.
 
@@ -200,6 +227,8 @@ def history(
         network: the hash of the architecture of row 0.
         moment: when the study was declared.
         study: the number of the study, if it is stored.
+        name: of a study that was trained elsewhere; its generations were declared
+            before.
     """
     having = (
         select(cells.c.study_id)
@@ -207,7 +236,14 @@ def history(
         .where(cells.c.architecture_hash == network, studies.c.created_at < moment)
         .distinct()
     )
-    numbers = {row[0] for row in connection.execute(having)} - {study}
+    named = {
+        row.id
+        for row in connection.execute(
+            select(studies.c.id, studies.c.name).where(studies.c.created_at < moment)
+        )
+        if name and base_name(row.name) == name
+    }
+    numbers = ({row[0] for row in connection.execute(having)} | named) - {study}
     stored = connection.execute(
         select(studies)
         .where(studies.c.id.in_(numbers))
@@ -223,6 +259,7 @@ def history(
                     lineage=row.id if row.lineage is None else row.lineage,
                     declared=declared,
                     open=_open(connection, row.id),
+                    same_name=row.id in named,
                 )
             )
     return History(studies=earlier, spent=_spent(connection, moment, study))
@@ -274,7 +311,7 @@ def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None
         rows=rows[1:],
         metric=f"{study.metric} {study.direction}",
         grows=_grows(study.space),
-        reported=bool(space.get("reported")),
+        paired=(space.get("reported") or {}).get("is_paired", True),
     )
 
 

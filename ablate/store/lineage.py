@@ -61,8 +61,7 @@ class Comparisons:
         metric: the metric and its direction.
         grows: whether rows get more of the declared seeds as results demand.
         final: whether the study promises that its seeds are final.
-        reported: whether it was trained elsewhere. The same seed may then have another
-            result than before.
+        paired: whether rows are compared seed by seed.
     """
 
     reference: Row
@@ -70,7 +69,7 @@ class Comparisons:
     metric: str
     grows: bool = False
     final: bool = False
-    reported: bool = False
+    paired: bool = True
 
     @property
     def pairs(self) -> set[frozenset[str]]:
@@ -86,12 +85,15 @@ class Earlier:
         study: its number in the store.
         lineage: the number of the first study of its lineage.
         open: the trials of it that have not ended. It gives no verdict before they have.
+        same_name: whether it is an earlier generation of a study that was trained
+            elsewhere. It may call its rows and metric something else.
     """
 
     study: int
     lineage: int
     declared: Comparisons
     open: frozenset[str] = frozenset()
+    same_name: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def generation_of(
     trained: Mapping[str, Mapping[int, str]],
     number: int = 1,
     choosing: Set[str] = frozenset(),
+    reported: Mapping[str, Set[str]] | None = None,
 ) -> Generation:
     """Returns the place of a study in its lineage, and what it may test.
 
@@ -124,8 +127,10 @@ def generation_of(
         number: the number of the generation.
         choosing: the hashes of trials that only choose settings. A study that has other
             seeds leaves none of them out.
+        reported: of a study that was trained elsewhere, the trials that were reported
+            before, by the key of their row.
     """
-    known = _Known(declared, history.studies, trained, choosing)
+    known = _Known(declared, history.studies, trained, choosing, reported or {})
     standings = {row.number: known.standing(row) for row in declared.rows}
     linked = known.linked()
     lineages = {study.lineage for study in linked}
@@ -166,8 +171,10 @@ class _Known:
         earlier: Sequence[Earlier],
         trained: Mapping[str, Mapping[int, str]],
         choosing: Set[str],
+        reported: Mapping[str, Set[str]],
     ) -> None:
         self._choosing = choosing
+        self._reported = reported
         self._declared = declared
         self._earlier = earlier
         self._trained = trained
@@ -201,17 +208,17 @@ class _Known:
         return {seed for seed, key in row.trials.items() if results.get(seed) == key}
 
     def _left_out_seeds(self, row: Row) -> set[int]:
-        """Returns the seeds of a row that had results and are not declared.
-
-        A result that is replaced by another one of the same seed is left out, too.
-        """
+        """Returns the seeds of a row that had results and are not declared."""
         return {
             seed
             for key in row.settings or (row.key,)
             for seed, trial in self._trained.get(key, {}).items()
-            if (seed not in row.trials and trial not in self._choosing)
-            or (self._declared.reported and row.trials.get(seed) != trial)
+            if seed not in row.trials and trial not in self._choosing
         }
+
+    def _is_replaced(self, row: Row) -> bool:
+        """Whether a result that was reported of a row is missing, or another one now."""
+        return bool(self._reported.get(row.key, set()) - set(row.trials.values()))
 
     def _earlier_rows(self, row: Row) -> list[tuple[Earlier, Row]]:
         """Returns the rows of earlier studies that compare the same in the same way."""
@@ -239,6 +246,8 @@ class _Known:
 
     def _declares_same(self, study: Earlier, other: Row, row: Row) -> bool:
         """Whether an earlier study declares the same trials of a row and of row 0."""
+        if study.declared.paired != self._declared.paired:
+            return False
         if self._declared.grows or study.declared.grows:
             # The verdicts of a study whose seeds grow depend on all of its rows.
             return False
@@ -252,6 +261,8 @@ class _Known:
         self, row: Row, earlier: Sequence[tuple[Earlier, Row]]
     ) -> Standing:
         """Returns the standing of a row that no earlier study has a verdict for."""
+        if self._is_replaced(row) or self._is_replaced(self._reference):
+            return Standing.PARTIAL
         seeds = self._known_seeds(row)
         if len(seeds) < FEWEST_SEEDS:
             if self.row_0_is_known and self._left_out_seeds(self._reference):
@@ -272,7 +283,8 @@ class _Known:
         return [
             study
             for study in self._earlier
-            if pairs & study.declared.pairs
+            if study.same_name
+            or pairs & study.declared.pairs
             or (self.row_0_is_known and self._has_trials(study, row_0))
         ]
 

@@ -37,6 +37,7 @@ from ablate.store.comparisons import (
     networks_of,
     networks_of_settings,
     plain,
+    reported_before,
     rows_of,
     stored_comparisons,
     stored_keys,
@@ -350,12 +351,22 @@ def placed(
     if not rows or rows[0].number != 0:
         level = LEVEL if space.seeds.final else FIRST_LEVEL
         return Generation(number=number, level=level)
+    reported: Mapping[str, Set[str]] | None = None
+    if space.reported is not None:
+        reported = reported_before(connection, networks.values(), moment)
     return generation_of(
         comparisons_of(space, rows),
-        history(connection, networks[0], moment, study),
+        history(
+            connection,
+            networks[0],
+            moment,
+            study,
+            name=space.name if space.reported is not None else "",
+        ),
         trained_before(connection, {*networks.values(), *of_settings}, moment),
         number,
         choosing_trials(connection),
+        reported,
     )
 
 

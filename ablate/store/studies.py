@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, Select, func, select, union
 
 from ablate.errors import (
     StoreError,
@@ -41,8 +41,10 @@ from ablate.store.sql_tables import (
     levels,
     studies,
     trials,
+    tuning_trials,
 )
 from ablate.store.wide_views import query_of
+from ablate.text import advice
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class StudyStatus:
         if reported is not None:
             raise StoreError(
                 f"{self.name} was trained elsewhere, and only its results are known. To"
-                f" change them: {reported.command}"
+                f" change them: {reported.again(self.name)}{advice.place('judge')}"
             )
 
     @property
@@ -96,6 +98,30 @@ def _is_of(ladder: Across, across: Across) -> bool:
     return not across.is_predicted or across.predict == ladder.predict
 
 
+# What is known of the trials of a study that have one status.
+COUNTS = (
+    trials.c.status,
+    func.count().label("number"),
+    func.sum(trials.c.epochs_done).label("epochs_done"),
+    func.sum(trials.c.epochs).label("epochs"),
+    func.max(trials.c.ended_at).label("ended_at"),
+)
+
+
+def _counts_of(study: int) -> Select[Any]:
+    """Returns the query of the trials of one study, by status."""
+    # Rows may share trials.
+    hashes = union(
+        *(
+            select(table.c.trial_hash)
+            .join(cells, cells.c.id == table.c.cell_id)
+            .where(cells.c.study_id == study)
+            for table in (cell_trials, tuning_trials)
+        )
+    )
+    return select(*COUNTS).where(trials.c.hash.in_(hashes)).group_by(trials.c.status)
+
+
 class StudyReader:
     """Reads the studies of a store."""
 
@@ -113,14 +139,7 @@ class StudyReader:
             .subquery()
         )
         counts = (
-            select(
-                pairs.c.study_id,
-                trials.c.status,
-                func.count().label("number"),
-                func.sum(trials.c.epochs_done).label("epochs_done"),
-                func.sum(trials.c.epochs).label("epochs"),
-                func.max(trials.c.ended_at).label("ended_at"),
-            )
+            select(pairs.c.study_id, *COUNTS)
             .join(trials, trials.c.hash == pairs.c.trial_hash)
             .group_by(pairs.c.study_id, trials.c.status)
         )
@@ -135,28 +154,34 @@ class StudyReader:
     @patient
     def get(self, name: str) -> StudyStatus:
         """Returns one study. Raises UnknownName, which suggests the nearest name."""
-        by_name = {study.name: study for study in self.all()}
+        with self._engine.connect() as connection:
+            stored = select(studies).where(studies.c.name == name)
+            row = connection.execute(stored).mappings().first()
+            if row is not None:
+                counts = connection.execute(_counts_of(row["id"])).all()
+                return _status(row, counts)
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> UnknownName:
+        """Returns the error for a name that no study has."""
+        names = list(self.names().values())
         base = base_name(name)
-        if name not in by_name and name != base and base in by_name:
-            earlier = [study for study in by_name if study != base_name(study) == base]
-            raise UnknownName(
+        if name != base and base in names:
+            earlier = [study for study in names if study != base_name(study) == base]
+            return UnknownName(
                 f"unknown study '{name}'; the newest generation is {base}, and the earlier"
                 f" ones are {', '.join(earlier) or 'none'}"
             )
-        if name not in by_name and (sizes := self.sizes(name)):
+        if sizes := self.sizes(name):
             ahead = self.predicted(name)
             every = [*sizes, *([ahead] if ahead is not None else [])]
-            names = ", ".join(size.name for size in every)
-            raise UnknownName(
-                f"{name} has several sizes, each of which is a study; name one: {names}"
+            listed = ", ".join(size.name for size in every)
+            return UnknownName(
+                f"{name} has several sizes, each of which is a study; name one: {listed}"
             )
-        if name not in by_name:
-            raise UnknownName(
-                unknown("study", name, by_name)
-                if by_name
-                else f"unknown study '{name}'; the store holds none yet"
-            )
-        return by_name[name]
+        if names:
+            return UnknownName(unknown("study", name, names))
+        return UnknownName(f"unknown study '{name}'; the store holds none yet")
 
     @patient
     def sizes(self, name: str) -> list[StudyStatus]:

@@ -300,8 +300,10 @@ class Chain:
             )
         base = self.baseline()
         proposed = kind.read(change, base)
-        is_new = proposed.source != base.source
-        if proposed.identity == base.identity and (is_new or declared.space):
+        is_again = proposed.source == base.source and (
+            not declared.space or proposed.name == base.name
+        )
+        if proposed.identity == base.identity and not is_again:
             # It costs no share of the level, so it is not stored.
             reason = f"it trains the same as the baseline {base.name}"
             same = replace(base, decision=Decision.DISCARD, reason=reason)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ablate import pipeline, space
 from ablate.errors import AblateError, SpaceError
+from ablate.identity import canonical_json
 from ablate.own import registry
 from ablate.own.commits import PATCHES, WORKTREE, Tree
 from ablate.parts import Trainer, trainer_named
@@ -158,9 +159,10 @@ class Levels:
     def read(self, name: str, base: Proposal) -> Proposed:
         before = json.loads(base.source)
         change = levels_of(parts_of(name), "proposal")
-        source = _source({**before, **change})
-        if source == base.source:
-            return Proposed(name=name, identity=base.identity, source=source)
+        levels = {**before, **change}
+        if canonical_json(levels) == canonical_json(before):
+            return Proposed(name=name, identity=base.identity, source=base.source)
+        source = _source(levels)
         plan = self._plan([base.source, source], name)
         if _identity(plan, 0, base.name) != base.identity:
             raise AblateError(

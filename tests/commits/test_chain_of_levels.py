@@ -335,3 +335,53 @@ def test_what_the_space_has_no_level_of_is_refused(say: Say, change: str) -> Non
     code, _, err = say("gate", "--chain", "ours", change, "--executor", "inline")
     assert code == 2
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_kept_proposal_stays_kept(chain: Chain) -> None:
+    chain.begin_space("space.yaml")
+    assert chain.propose("norm=rms").proposal.decision is Decision.KEEP
+    again = chain.propose("norm=rms")
+    assert again.proposal.decision is Decision.KEEP
+    assert again.proposal.number == 1
+
+
+@pytest.mark.parametrize("change", ["width=1", "width=1.0", "norm=layer,width=1"])
+def test_a_level_is_equal_in_every_way_of_writing(chain: Chain, change: str) -> None:
+    Path("mine.py").write_text(
+        MINE.replace('"depth"', '"width": ablate.Real(0.5, 2.0),\n        "depth"', 1)
+    )
+    Path("space.yaml").write_text(SPACE.replace("depth: 2", "depth: 2, width: 1.0"))
+    registry.load_file(Path("mine.py"))
+    chain.begin_space("space.yaml")
+    answer = chain.propose(change)
+    assert answer.proposal.decision is Decision.DISCARD
+    assert "trains the same" in answer.proposal.reason
+
+
+def test_a_study_of_a_chain_is_not_resumed(chain: Chain, say: Say) -> None:
+    Path("mine.py").write_text(MINE)
+    Path("space.yaml").write_text(SPACE)
+    words = ("--with", "mine.py", "--executor", "inline")
+    say("gate", "--chain", "ours", "space.yaml", "--with", "mine.py")
+    say("gate", "--chain", "ours", "depth=3", *words)
+    code, _, err = say("resume", "chain/ours/1", *words)
+    assert code == 2
+    assert "ablate gate --chain ours" in err
+
+
+def test_several_objectives_are_refused(say: Say) -> None:
+    Path("tiny.yaml").write_text(
+        TINY.replace("design: one-at-a-time", "strategy: {name: random, cells: 3}")
+        + "metric: {top1: max, params: min}\n"
+    )
+    code, _, err = say("gate", "--chain", "ours", "tiny.yaml")
+    assert code == 2
+    assert "one metric" in err
+
+
+def test_levels_without_a_chain(chain: Chain, say: Say) -> None:
+    Path("mine.py").write_text(MINE)
+    code, _, err = say("gate", "--chain", "none", "depth=4", "--with", "mine.py")
+    assert code == 2
+    assert "there is no chain none" in err

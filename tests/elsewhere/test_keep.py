@@ -500,3 +500,185 @@ def test_a_server_keeps_the_same(tmp_path: Path) -> None:
         more = judged.keep("norms", store=url)
         assert more.results().generation.number == 2
         assert len(more.wide()[1]) == 24
+
+
+def with_results(frame: pd.DataFrame, norm: str, number: int) -> pd.DataFrame:
+    """Returns runs in which the first results of a row are much better."""
+    changed = frame.copy()
+    rows = changed.index[changed["norm"] == norm][:number]
+    changed.loc[rows, "accuracy"] += 3.0
+    return changed
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 5])
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_replaced_results_never_get_a_verdict(
+    tmp_path: Path, norm: str, number: int
+) -> None:
+    """A part of a row or all of it; and a third generation brings no verdict back."""
+    keep(runs_of(), tmp_path)
+    effects = by_row(keep(with_results(runs_of(), norm, number), tmp_path))
+    assert effects[2].withheld is Withheld.PARTIAL
+    more = with_results(runs_of(seeds=8), norm, number)
+    study = keep(more, tmp_path)
+    assert by_row(study)[2].withheld is Withheld.PARTIAL
+    # The note stays, although the generation before has the same results.
+    reported = study.results().reported
+    assert reported is not None
+    assert f"norm = {norm}, seed 0" in reported.notes[0]
+
+
+def test_results_left_out_and_replaced_never_get_a_verdict(tmp_path: Path) -> None:
+    keep(runs_of(), tmp_path)
+    keep(runs_of(seeds=2), tmp_path)
+    effects = by_row(keep(with_results(runs_of(), "batch", 5), tmp_path))
+    assert effects[2].withheld is Withheld.PARTIAL
+
+
+def test_a_run_that_failed_may_get_a_result(tmp_path: Path) -> None:
+    frame = runs_of()
+    whole = frame.copy()
+    frame.loc[frame.index[7], "accuracy"] = np.nan
+    keep(frame, tmp_path)
+    study = keep(whole, tmp_path)
+    assert by_row(study)[1].withheld is None
+    reported = study.results().reported
+    assert reported is not None
+    assert not any("differ" in note for note in reported.notes)
+
+
+def test_another_metric_of_the_same_file_loses_nothing(tmp_path: Path) -> None:
+    frame = runs_of()
+    # Some results are equal in both.
+    frame["f1"] = frame["accuracy"].where(frame["seed"] < 2, frame["accuracy"] - 5)
+    for metric in ("accuracy", "f1"):
+        judged = ablate.judge(frame, metric=metric, by=["norm"], baseline=LAYER)
+        study = judged.keep("norms", runs=tmp_path)
+        results = study.results()
+        for cell, before in zip(results.cells, judged.results.cells, strict=True):
+            assert cell.values == before.values
+    # It is another look at the same runs.
+    assert results.generation.level == pytest.approx(0.005)
+    assert by_row(study)[1].withheld is None
+    assert results.reported is not None
+    assert not any("differ" in note for note in results.reported.notes)
+
+
+@pytest.mark.parametrize("kind", ["none", "text", "fraction"])
+def test_the_order_of_lines_says_nothing(tmp_path: Path, kind: str) -> None:
+    frame = runs_of()
+    if kind == "none":
+        frame = frame.drop(columns="seed")
+    elif kind == "text":
+        frame["seed"] = [f"s{seed}" for seed in frame["seed"]]
+    else:
+        frame["seed"] += 0.5
+    keep(frame, tmp_path)
+    study = keep(frame.iloc[::-1], tmp_path)
+    with Reader(study.store) as reader:
+        assert len(reader.studies.all()) == 1
+    more = runs_of(seeds=7)
+    if kind == "none":
+        more = more.drop(columns="seed")
+    elif kind == "text":
+        more["seed"] = [f"s{seed}" for seed in more["seed"]]
+    else:
+        more["seed"] += 0.5
+    effects = by_row(keep(more.sample(frac=1, random_state=2), tmp_path))
+    assert {effect.withheld for effect in effects.values()} == {None}
+    assert {len(effect.seeds) for effect in effects.values()} == {7}
+
+
+def test_a_note_names_a_seed_as_the_file_does(tmp_path: Path) -> None:
+    frame = runs_of()
+    frame["seed"] = [f"s{seed}" for seed in frame["seed"]]
+    keep(frame, tmp_path)
+    reported = keep(with_results(frame, "rms", 1), tmp_path).results().reported
+    assert reported is not None
+    assert "norm = rms, seed s0" in reported.notes[0]
+
+
+def test_the_only_seed_of_a_file_is_its_seed(tmp_path: Path) -> None:
+    frame = runs_of()
+    frame["seed"] += 42
+    keep(frame[frame["seed"] == 42], tmp_path)
+    study = keep(frame, tmp_path)
+    assert by_row(study)[1].verdict is Verdict.HELPS
+    assert study.results().cells[0].statuses.keys() == {42, 43, 44, 45, 46}
+
+
+def test_a_new_text_among_numbers_changes_no_row(tmp_path: Path) -> None:
+    depths = {"layer": 1, "rms": 2, "batch": 4}
+    frame = runs_of()
+    frame["norm"] = frame["norm"].map(depths)
+    judged = ablate.judge(frame, by=["norm"], baseline={"norm": 1})
+    judged.keep("depths", runs=tmp_path)
+    more = pd.concat([frame, runs_of(4).query("norm == 'group'")])
+    more["norm"] = more["norm"].replace("group", "auto").astype(str)
+    judged = ablate.judge(more, by=["norm"], baseline={"norm": "1"})
+    study = judged.keep("depths", runs=tmp_path)
+    effects = by_row(study)
+    assert effects[1].shown_by == "depths@1"
+    assert study.results().generation.level == pytest.approx(0.005)
+
+
+def test_renamed_columns_stay_in_the_lineage_of_their_name(tmp_path: Path) -> None:
+    keep(runs_of(), tmp_path)
+    judged = ablate.judge(
+        runs_of().rename(columns={"norm": "Norm"}), baseline={"Norm": "layer"}
+    )
+    level = judged.keep("norms", runs=tmp_path).results().generation.level
+    assert level == pytest.approx(0.005)
+
+
+def test_a_verdict_by_pairs_is_not_shown_among_unpaired_ones(tmp_path: Path) -> None:
+    keep(runs_of(2), tmp_path)
+    apart = runs_of(3).query("norm == 'batch'")
+    apart["seed"] += 20
+    study = keep(pd.concat([runs_of(2), apart]), tmp_path)
+    assert not study.results().is_paired
+    effects = by_row(study)
+    assert effects[1].shown_by == ""
+    assert effects[1].apart == 5
+
+
+def test_hundreds_of_rows_with_two_seeds_are_printed(say: Say) -> None:
+    draw = np.random.default_rng(0)
+    pd.DataFrame(
+        [
+            {"k": f"l{row}", "seed": seed, "accuracy": draw.normal()}
+            for row in range(400)
+            for seed in range(2)
+        ]
+    ).to_csv("big.csv", index=False)
+    code, out, err = say("judge", "big.csv", "--baseline", "k=l0", "--keep")
+    assert code == 0, err
+    assert "Stored as big" in out
+
+
+def test_advice_finds_the_store_and_the_name(say: Say) -> None:
+    runs_of().to_csv("results.csv", index=False)
+    place = ("--runs", "mine")
+    say("judge", "results.csv", "--baseline", "norm=layer", "--keep", *place)
+    code, _, err = say("resume", "results", *place)
+    assert code == 2
+    assert "--keep --name results --runs mine" in err
+    _, _, err = say("study", "rename", "results", "other", *place)
+    assert "--name other" in err
+    assert "name:" not in err
+    _, out, _ = say("review", "other", *place, "--format", "json")
+    assert "--keep --name other --runs mine" in out
+
+
+def test_a_frame_is_kept_again_with_its_margin(tmp_path: Path) -> None:
+    judged = ablate.judge(runs_of(), baseline=LAYER, margin=0.5)
+    judged.keep("norms", runs=tmp_path)
+    (finding, *_) = review("norms", f"sqlite:///{tmp_path}/ablate.db")
+    assert "margin=0.5" in finding.command
+    assert finding.command.endswith(".keep('norms')")
+
+
+@pytest.mark.parametrize("name", ["chain/ours/1", "compare/a..b"])
+def test_names_of_chains_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(AblateError, match="another name"):
+        keep(runs_of(), tmp_path, name)

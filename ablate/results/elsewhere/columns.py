@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,9 @@ def columns_of(
         runs, metric, seed, tuple(baseline or {}), needs_one=needs_baseline
     )
     settings = _settings(frame, factors)
+    if not seed and len(settings) == len(frame):
+        # One run of each row: they may all have the same seed.
+        seed = _only_seed(runs, {metric, *factors})
     chosen = None
     if needs_baseline:
         chosen = _baseline(frame, factors, settings, baseline or {})
@@ -194,6 +197,19 @@ def _seed(runs: Runs) -> str:
             " if all of them together pair runs"
         )
     return varying[0] if varying else ""
+
+
+def _only_seed(runs: Runs, others: Collection[str]) -> str:
+    """Returns the column of seeds if all runs have one seed; empty if there is none."""
+    names = [
+        name
+        for name in runs.frame.columns
+        if SEEDS.fullmatch(name)
+        and name not in others
+        and runs.frame[name].notna().all()
+        and runs.frame[name].nunique() == 1
+    ]
+    return names[0] if len(names) == 1 else ""
 
 
 def _metric(runs: Runs, others: Iterable[str]) -> str:

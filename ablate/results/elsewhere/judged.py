@@ -73,6 +73,7 @@ class Judged:
         margin: the least difference that matters.
         file: what the runs were read from; empty: a frame.
         names: the form of the names of folders, as it was given.
+        labels: the seed of each number, if seeds are no whole numbers.
     """
 
     table: Runs = field(repr=False)
@@ -81,6 +82,7 @@ class Judged:
     margin: float
     file: str
     names: str
+    labels: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -211,6 +213,7 @@ def judge(
         margin=margin,
         file=file,
         names=names,
+        labels=_labels(table, columns),
     )
 
 
@@ -349,12 +352,8 @@ def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[in
     import pandas as pd
 
     column = runs.frame[columns.seed]
-    are_whole = all(
-        is_number(value) and float(value).is_integer() and abs(value) <= MOST_SEED
-        for value in column
-        if not pd.isna(value)
-    )
-    numbers = {value: number for number, value in enumerate(dict.fromkeys(column))}
+    labels = _labels(runs, columns)
+    numbers = {label: number for number, label in enumerate(labels)}
     seeds = []
     first_of: dict[tuple[Setting, Any], int] = {}
     for place, (setting, value) in enumerate(zip(settings, column, strict=True)):
@@ -374,8 +373,21 @@ def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[in
                 " name the column that tells them apart"
             )
         first_of[key] = place
-        seeds.append(int(value) if are_whole else numbers[value])
+        seeds.append(numbers[str(value)] if labels else int(value))
     return seeds
+
+
+def _labels(runs: Runs, columns: Columns) -> tuple[str, ...]:
+    """Returns the seeds in their order, if they are not all whole numbers."""
+    if not columns.seed:
+        return ()
+    values = runs.frame[columns.seed].dropna()
+    if all(
+        is_number(value) and float(value).is_integer() and abs(value) <= MOST_SEED
+        for value in values
+    ):
+        return ()
+    return tuple(dict.fromkeys(map(str, values)))
 
 
 def _failed(runs: Runs) -> list[bool]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +52,7 @@ from ablate.records import (
 )
 from ablate.report.wording import change_text
 from ablate.results.elsewhere.columns import Columns
+from ablate.results.elsewhere.numbering import levels_key, numbered
 from ablate.results.elsewhere.runs import Runs
 from ablate.store.database import exists
 from ablate.store.reader import Reader
@@ -60,6 +62,8 @@ from ablate.text.advice import option
 
 # Stands in place of a trainer.
 REPORTED = "reported"
+# Where the studies of chains and of comparisons of commits are.
+FOLDERS = ("chain/", "compare/")
 # Characters of the name of a factor. PostgreSQL cuts the names of columns after 63.
 LONGEST_FACTOR = 60
 
@@ -86,6 +90,9 @@ class Judged(Protocol):
     def names(self) -> str: ...
 
     @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    @property
     def notes(self) -> list[str]: ...
 
     @property
@@ -107,26 +114,24 @@ def keep(judged: Judged, name: str, url: str) -> str:
         StoreError: the store has another study of this name.
     """
     study = _name_of(judged.file, name)
-    results = judged.results
     if judged.columns.baseline is None:
         raise AblateError(
             "a study compares rows with row 0, and these runs have no baseline; judge"
             " them without a target"
         )
-    _refuse_long(results)
-    content = _content(judged)
-    before = _kept_before(study, url)
-    notes = [*judged.notes]
-    if before is not None:
-        notes = [*_replaced(results, before[0]), *notes]
-    metric = _metric_of(results)
-    reported = Reported(
-        file=judged.file,
-        content=content,
-        command=_command(judged, name),
-        is_paired=results.is_paired,
-        notes=tuple(notes),
+    _refuse_long(judged.results)
+    earlier = _generations(study, url)
+    labels = earlier[-1].labels if earlier else ()
+    results, labels = numbered(
+        judged.results,
+        judged.labels,
+        earlier[-1].results if earlier else None,
+        labels,
+        has_seeds=bool(judged.columns.seed),
     )
+    notes = [*_replaced(results, earlier), *judged.notes]
+    metric = _metric_of(results)
+    content = _content(judged)
     declared = Space(
         name=study,
         named=bool(name),
@@ -138,7 +143,7 @@ def keep(judged: Judged, name: str, url: str) -> str:
         factors=_factors(results),
         design=Design(name="rows"),
         seeds=Seeds(tuple(sorted(_seeds(results.cells)))),
-        data=_data(study) if before is None else before[1],
+        data=earlier[-1].data if earlier else _data(study),
         recipe=Recipe(epochs=1),
         criterion=Criterion(
             metric=metric.name,
@@ -149,7 +154,14 @@ def keep(judged: Judged, name: str, url: str) -> str:
         ),
         resources=Resources(),
         scheduler=Scheduler(),
-        reported=reported,
+        reported=Reported(
+            file=judged.file,
+            content=content,
+            command=_command(judged),
+            is_paired=results.is_paired,
+            notes=tuple(notes),
+            labels=labels,
+        ),
     )
     known: dict[str, Known] = {}
     plan = Plan(declared, tuple(_cell(cell, declared, known) for cell in results.cells))
@@ -165,6 +177,11 @@ def _name_of(file: str, name: str) -> str:
     if not name and not file:
         raise AblateError(f"a frame has no file, so the study needs a {option('name')}")
     study = name or spaces.study_name(file)
+    if study.startswith(FOLDERS):
+        raise AblateError(
+            f"{study}: studies of chains and comparisons have such names; write another"
+            f" {option('name')}"
+        )
     if len(study) > LONGEST_NAME or not re.fullmatch(STUDY_NAME, study):
         raise AblateError(
             f"{shortened(study)} cannot name a study; write {option('name')} NAME, with"
@@ -245,7 +262,8 @@ def _cell(result: CellResult, declared: Space, known: dict[str, Known]) -> Cell:
         image_size=0,
         channels=0,
         classes=0,
-        settings=dict(sorted(result.levels.items())),
+        # As texts: a new level may turn all levels of a column into texts.
+        settings=dict(levels_key(result.levels)),
     )
     trials = []
     for seed, status in sorted(result.statuses.items()):
@@ -255,7 +273,10 @@ def _cell(result: CellResult, declared: Space, known: dict[str, Known]) -> Cell:
             recipe=declared.recipe,
             data=declared.data,
             seed=seed,
-            code={RESULT: repr(value) if status is Status.COMPLETED else status.value},
+            code={
+                "metric": declared.criterion.compared.title,
+                RESULT: repr(value) if status is Status.COMPLETED else status.value,
+            },
         )
         final = {} if value is None else {declared.criterion.metric: value}
         known[trial.hash] = Known(status=status, epochs=(), final=final)
@@ -279,15 +300,16 @@ def _content(judged: Judged) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _command(judged: Judged, name: str) -> str:
-    """Returns what to type to keep the runs again, with all that was understood."""
+def _command(judged: Judged) -> str:
+    """Returns what to type to judge the runs again, with all that was understood."""
     columns = judged.columns
     baseline = dict(zip(columns.factors, columns.baseline or (), strict=True))
     if not judged.file:
+        margin = f", margin={judged.margin:g}" if judged.margin else ""
         return (
             f"ablate.judge(frame, metric={columns.metric!r},"
             f" direction={columns.direction!r}, seed={columns.seed!r},"
-            f" by={list(columns.factors)!r}, baseline={baseline!r}).keep({name!r})"
+            f" by={list(columns.factors)!r}, baseline={baseline!r}{margin})"
         )
     words = ["ablate", "judge", judged.file, "--metric", columns.metric]
     words += ["--direction", columns.direction]
@@ -299,9 +321,6 @@ def _command(judged: Judged, name: str) -> str:
         words += ["--margin", f"{judged.margin:g}"]
     if judged.names:
         words += ["--names", judged.names]
-    words.append("--keep")
-    if name:
-        words += ["--name", name]
     return " ".join(map(escape.shell, words))
 
 
@@ -313,41 +332,56 @@ def _document(judged: Judged, content: str) -> str:
     )
 
 
-def _kept_before(study: str, url: str) -> tuple[StudyResults, Data] | None:
-    """Returns what was kept before under a name; None if nothing was.
+@dataclass(frozen=True)
+class _Kept:
+    """A generation of a study that was kept before."""
 
-    The data have the name under which the study was kept first.
-    """
+    results: StudyResults
+    data: Data
+    labels: tuple[str, ...]
+
+
+def _generations(study: str, url: str) -> list[_Kept]:
+    """Returns what was kept before under a name, the first generation first."""
     if not exists(url):
-        return None
+        return []
     with Reader(url) as reader:
-        if study not in reader.studies.names().values():
-            return None
-        space = reader.studies.get(study).space
-        if space is None or space.reported is None:
-            return None
-        return reader.studies.results(study), space.data
+        kept = []
+        for name, _ in reader.studies.generations(study):
+            space = reader.studies.get(name).space
+            if space is not None and space.reported is not None:
+                results = reader.studies.results(name)
+                labels = space.reported.labels
+                kept.append(_Kept(results=results, data=space.data, labels=labels))
+        return kept
 
 
-def _replaced(results: StudyResults, before: StudyResults) -> list[str]:
+def _replaced(results: StudyResults, earlier: Sequence[_Kept]) -> list[str]:
     """Returns a note on results that differ from those that were kept before."""
-    stored = {_key(cell.levels): cell for cell in before.cells}
-    changed = []
-    for cell in results.cells:
-        old = stored.get(_key(cell.levels))
-        if old is None:
+    changed: dict[str, str] = {}
+    now = {levels_key(cell.levels): cell for cell in results.cells}
+    for before in earlier:
+        if before.results.metric.title != results.metric.title:
             continue
-        for seed, status in old.statuses.items():
-            now = cell.statuses.get(seed)
-            if (now, cell.values.get(seed)) != (status, old.values.get(seed)):
-                changed.append(
-                    f"{change_text(cell.levels)}, seed {seed}"
-                    f" ({_text(status, old.values.get(seed))} before,"
-                    f" {_text(now, cell.values.get(seed))} now)"
+        for old in before.results.cells:
+            cell = now.get(levels_key(old.levels))
+            if cell is None:
+                continue
+            for seed, status in old.statuses.items():
+                # A run that failed had no result that could be replaced.
+                was = (status, old.values.get(seed))
+                found = (cell.statuses.get(seed), cell.values.get(seed))
+                if status is Status.FAILED or was == found:
+                    continue
+                place = (
+                    f"{change_text(cell.levels)}, seed {_label(seed, before.labels)}"
+                )
+                changed.setdefault(
+                    place, f"{place} ({_text(*was)} before, {_text(*found)} now)"
                 )
     if not changed:
         return []
-    listed = "; ".join(first(changed, "results"))
+    listed = "; ".join(first(list(changed.values()), "results"))
     return [
         f"Results differ from those that were kept before: {listed}. A row has no verdict"
         " if a part of its results, or of row 0, was replaced or left out. If the file"
@@ -355,8 +389,8 @@ def _replaced(results: StudyResults, before: StudyResults) -> list[str]:
     ]
 
 
-def _key(levels: Mapping[str, object]) -> str:
-    return repr(sorted((name, str(level)) for name, level in levels.items()))
+def _label(seed: int, labels: Sequence[str]) -> str:
+    return labels[seed] if labels else str(seed)
 
 
 def _text(status: Status | None, value: float | None) -> str:

@@ -29,7 +29,7 @@ def command(declared: Space, file: str, more: str = "") -> str:
     again.
     """
     if declared.reported is not None:
-        return declared.reported.command
+        return declared.reported.again(declared.name)
     if declared.seeds.looks and "--until-decided" not in more:
         until = f"--until-decided {declared.seeds.looks.most}"
     else:
