@@ -67,6 +67,7 @@ from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
 from ablate.store.moment import now
 from ablate.store.plans import (
+    Rest,
     key_of,
     put_added,
     put_cells,
@@ -214,24 +215,12 @@ class Writer:
             exclude_drivers(connection)
             if self.shared:
                 self._refuse_another_declaration(connection, space)
-            declaration = declare(connection, full or plan)
-            if declaration.is_same and declaration.study is not None:
-                renumber(connection, declaration.study, full or plan)
-            study = put_study(connection, space, file, declaration)
+            rest: Rest = "remove" if drop_others else "keep unless changed"
+            study = _put_plan(
+                connection, plan, full or plan, file, cost_revision, again, rest
+            )
             if self.shared:
                 self._sign_in(connection, study, space)
-            put_cells(
-                connection,
-                study,
-                plan.cells,
-                cost_revision,
-                again,
-                "remove" if drop_others else "keep unless changed",
-                standings=declaration.generation.rows,
-            )
-            if not declaration.is_same:
-                put_standings(connection, study, declaration.generation.rows)
-            put_declared(connection, study, space)
             put_sources(connection)
         fold_log(self._engine)
         if self.shared and self._heart is None:
@@ -259,28 +248,14 @@ class Writer:
         Raises:
             StoreError: the store has a study of this name that was trained here.
         """
-        space = plan.space
         with write_transaction(self._engine) as connection:
             exclude_drivers(connection)
-            declaration = declare(connection, plan)
-            if declaration.is_same and declaration.study is not None:
-                renumber(connection, declaration.study, plan)
-            study = put_study(connection, space, file, declaration)
-            put_cells(
-                connection,
-                study,
-                plan.cells,
-                COST_REVISION,
-                (),
-                "remove",
-                standings=declaration.generation.rows,
-            )
-            put_declared(connection, study, space)
+            study = _put_plan(connection, plan, plan, file, COST_REVISION, (), "remove")
             put_reported(connection, results)
             connection.execute(
                 insert(provenance).values(
                     study_id=study,
-                    document=space.document,
+                    document=plan.space.document,
                     started_at=now(),
                     **asdict(source),
                 )
@@ -592,6 +567,39 @@ class Writer:
         return bool(
             fence == self._fences[trial] if trial in self._fences else owner is None
         )
+
+
+def _put_plan(
+    connection: Connection,
+    plan: Plan,
+    full: Plan,
+    file: str,
+    cost_revision: int,
+    again: Sequence[Status],
+    rest: Rest,
+) -> int:
+    """Stores a study that is declared, with its cells. Returns its number.
+
+    Args:
+        full: the plan with all seeds that its cells may get.
+    """
+    declaration = declare(connection, full)
+    if declaration.is_same and declaration.study is not None:
+        renumber(connection, declaration.study, full)
+    study = put_study(connection, plan.space, file, declaration)
+    put_cells(
+        connection,
+        study,
+        plan.cells,
+        cost_revision,
+        again,
+        rest,
+        standings=declaration.generation.rows,
+    )
+    if not declaration.is_same:
+        put_standings(connection, study, declaration.generation.rows)
+    put_declared(connection, study, plan.space)
+    return study
 
 
 def _digest(space: Space) -> str:

@@ -130,7 +130,7 @@ def test_the_origin_of_the_results_is_stored(say: Say, tmp_path: Path) -> None:
     with Reader(f"sqlite:///{tmp_path}/runs/ablate.db") as reader:
         stored = reader.studies.get("norms")
     assert stored.finished
-    assert stored.file == "results.csv"
+    assert stored.file == str(Path("results.csv").resolve())
     assert stored.space is not None
     assert stored.space.criterion.margin == 0.3
     reported = stored.space.reported
@@ -312,6 +312,21 @@ def test_a_study_that_was_trained_here_is_not_replaced(
     assert code == 2
     assert "trained elsewhere" in err
     assert "name:" in err
+
+
+def test_files_of_one_name_in_two_folders_are_two(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("judge", "results.csv", "--baseline", "norm=layer", "--keep")
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        runs_of().to_csv(f"{folder}/results.csv", index=False)
+    monkeypatch.chdir("a")
+    assert say(*words, "--store", "../all.db")[0] == 0
+    monkeypatch.chdir("../b")
+    code, _, err = say(*words, "--store", "../all.db")
+    assert code == 2
+    assert "a/results.csv" in err
 
 
 def test_two_files_of_one_name_are_not_one_study(say: Say) -> None:

@@ -168,7 +168,9 @@ def keep(judged: Judged, name: str, url: str) -> str:
     with StoreSession(url) as store:
         if not store.exists:
             store.create()
-        store.writer.report(plan, judged.file, known, provenance.collect())
+        # Files of one name in two folders are two files.
+        file = str(Path(judged.file).resolve()) if judged.file else ""
+        store.writer.report(plan, file, known, provenance.collect())
     return study
 
 
