@@ -95,7 +95,7 @@ def test_kept_levels_add_up(chain: Chain) -> None:
     assert "act = gelu, norm = rms" in words
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_what_was_decided_stays_decided(chain: Chain) -> None:
     chain.begin_space("space.yaml")
     answer = chain.propose("depth=3")
@@ -122,7 +122,7 @@ def test_the_file_may_be_named_again(say: Say) -> None:
     assert "not the space that it began with" in err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_way_back_is_another_proposal(chain: Chain) -> None:
     chain.begin_space("space.yaml")
     assert chain.propose("norm=rms").proposal.decision is Decision.KEEP
@@ -337,7 +337,7 @@ def test_what_the_space_has_no_level_of_is_refused(say: Say, change: str) -> Non
     assert "Traceback" not in err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_kept_proposal_stays_kept(chain: Chain) -> None:
     chain.begin_space("space.yaml")
     assert chain.propose("norm=rms").proposal.decision is Decision.KEEP

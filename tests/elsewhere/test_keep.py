@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import ablate
 from ablate.errors import AblateError, StoreError
 from ablate.records import FIRST_LEVEL, Status
 from ablate.report.effect import Effect
+from ablate.report.forest_text import forest_text
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.results.html_report import write_report
 from ablate.results.review import review
@@ -657,18 +659,14 @@ def test_a_verdict_by_pairs_is_not_shown_among_unpaired_ones(tmp_path: Path) -> 
     assert effects[1].apart == 5
 
 
-def test_hundreds_of_rows_with_two_seeds_are_printed(say: Say) -> None:
-    draw = np.random.default_rng(0)
-    pd.DataFrame(
-        [
-            {"k": f"l{row}", "seed": seed, "accuracy": draw.normal()}
-            for row in range(400)
-            for seed in range(2)
-        ]
-    ).to_csv("big.csv", index=False)
-    code, out, err = say("judge", "big.csv", "--baseline", "k=l0", "--keep")
-    assert code == 0, err
-    assert "Stored as big" in out
+def test_an_interval_without_end_is_not_drawn() -> None:
+    """Hundreds of rows with two seeds have such intervals."""
+    first, second = ablate.judge(runs_of(), baseline=LAYER).effects()
+    assert first.estimate is not None
+    endless = replace(first.estimate, low=-np.inf, high=np.inf)
+    lines = forest_text([replace(first, estimate=endless), second])
+    assert [line[:2] for line in lines[:-1]] == ["2:"]
+    assert forest_text([replace(first, estimate=endless)]) == []
 
 
 def test_advice_finds_the_store_and_the_name(say: Say) -> None:
