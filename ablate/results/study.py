@@ -352,7 +352,7 @@ class Study:
         exact = tables.shares_table(results, declared.factors.baseline)
         if exact is not None:
             return exact
-        from ablate.scheduling.strategies import importances
+        from ablate.scheduling.strategies import MOST_LEVELS, importances
 
         shares_by_evaluator = importances(
             self._exported(results, declared),
@@ -376,7 +376,8 @@ class Study:
             " the completed cells. ped_anova: how much the distribution of the"
             " factor's levels among the better cells differs from that among all"
             " cells. fanova: the share of the variance that the factor explains in a"
-            " random forest (only for factors that every cell uses). Both are"
+            " random forest (only for factors that every cell uses, and only if no"
+            f" factor lists more than {MOST_LEVELS} levels). Both are"
             " estimates and can be far off. In a complete grid with two or more seeds,"
             " exact shares are computed instead."
         ]

@@ -695,3 +695,21 @@ def test_a_frame_is_kept_again_with_its_margin(tmp_path: Path) -> None:
 def test_names_of_chains_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(AblateError, match="another name"):
         keep(runs_of(), tmp_path, name)
+
+
+def test_many_levels_need_no_forest(tmp_path: Path) -> None:
+    """fANOVA would take hours; a row with one run leaves no exact shares."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        [
+            {"k": f"l{row}", "j": row % 3, "accuracy": draw.normal()}
+            for row in range(40)
+        ]
+    )
+    judged = ablate.judge(
+        frame, metric="accuracy", by=["k", "j"], baseline={"k": "l0", "j": 0}
+    )
+    table = judged.keep("many", runs=tmp_path).effects_table("importance")
+    assert {row["factor"] for row in table.data} == {"k", "j"}
+    assert all(row["fanova"] is None for row in table.data)
+    assert all(row["ped_anova"] is not None for row in table.data)
