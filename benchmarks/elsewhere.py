@@ -15,7 +15,7 @@ import numpy as np
 from machine import machine_text
 from made_up import MARGIN, NOISE, NOISES, SAID, Noise, Proof, made, names, normal
 
-from ablate.records import LEVEL, Generation, StudyResults
+from ablate.records import LEVEL, Generation, Reported, StudyResults
 from ablate.report.effects import effects
 
 # Runs of row 0, and of each other row.
@@ -40,7 +40,10 @@ def unpaired(
         *(cell.with_seeds(range(runs[1])) for cell in others),
     )
     return replace(
-        study, cells=cells, is_paired=False, generation=Generation(level=LEVEL)
+        study,
+        cells=cells,
+        reported=Reported(file="", is_paired=False),
+        generation=Generation(level=LEVEL),
     )
 
 
@@ -61,7 +64,7 @@ def found(rows: int, runs: tuple[int, int], count: int, *, is_paired: bool) -> f
     right = 0
     for _ in range(count):
         study = unpaired(generator, rows, runs, normal, effect=3 * NOISE)
-        study = replace(study, is_paired=is_paired)
+        study = replace(study, reported=Reported(file="", is_paired=is_paired))
         right += sum(
             effect.verdict in SAID for effect in effects(study, MARGIN, predict=False)
         )
