@@ -701,10 +701,7 @@ def test_many_levels_need_no_forest(tmp_path: Path) -> None:
     """fANOVA would take hours; a row with one run leaves no exact shares."""
     draw = np.random.default_rng(0)
     frame = pd.DataFrame(
-        [
-            {"k": f"l{row}", "j": row % 3, "accuracy": draw.normal()}
-            for row in range(40)
-        ]
+        [{"k": f"l{row}", "j": row % 3, "accuracy": draw.normal()} for row in range(40)]
     )
     judged = ablate.judge(
         frame, metric="accuracy", by=["k", "j"], baseline={"k": "l0", "j": 0}
