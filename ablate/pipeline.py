@@ -30,6 +30,7 @@ from ablate.machine import provenance
 from ablate.machine.storage import try_out
 from ablate.plan.sizes import refuse_unlike
 from ablate.records import (
+    CHAINS,
     COST_REVISION,
     WITH_RESULT,
     Generation,
@@ -322,7 +323,7 @@ def resume(
         across = status.space.across if status.space is not None else None
         ahead = reader.studies.predicted(across.ladder) if across else None
         sizes = reader.studies.sizes(across.ladder) if across else []
-    if status.name.startswith("chain/"):
+    if status.name.startswith(CHAINS):
         chain = status.name.split("/")[1]
         raise StoreError(
             f"{status.name} belongs to a chain, which decides how many seeds it gets; go on"

@@ -30,6 +30,7 @@ from pydantic import BaseModel, Field
 from ablate import budget
 from ablate.cli import answers
 from ablate.errors import AblateError, shortened
+from ablate.records import CHAINS
 from ablate.report.table import Table
 
 GUIDE = """\
@@ -352,7 +353,7 @@ class Tools:
 
     def _gated(self, chain: Any, proposal: str, seconds: float) -> answers.Proposed:
         """Trains a proposal in a process of its own, and waits for so many seconds."""
-        study = f"chain/{chain.name}/{proposal}"
+        study = f"{CHAINS}{chain.name}/{proposal}"
         output = self._log(study).with_suffix(".json")
         with self._lock:
             is_training = self._run is not None and self._run.poll() is None
@@ -396,7 +397,7 @@ class Tools:
             names = [
                 study.name
                 for study in reader.studies.all()
-                if study.name.startswith(f"chain/{chain}/")
+                if study.name.startswith(f"{CHAINS}{chain}/")
             ]
             return reader.costs.used(names) if names else budget.Used()
 

@@ -16,7 +16,14 @@ from ablate.records.base import (
     level_text,
     python_values,
 )
-from ablate.records.chain import LONGEST_CHAIN, MOST_SEEDS, Decision, Declared, Proposal
+from ablate.records.chain import (
+    CHAINS,
+    LONGEST_CHAIN,
+    MOST_SEEDS,
+    Decision,
+    Declared,
+    Proposal,
+)
 from ablate.records.correct_images import CorrectImages
 from ablate.records.data import IMAGE_FILES, Data
 from ablate.records.events import (
@@ -109,6 +116,7 @@ from ablate.records.trial import (
 
 __all__ = [
     "ADAMS",
+    "CHAINS",
     "COLUMNS",
     "COST_REVISION",
     "FIRST_LEVEL",

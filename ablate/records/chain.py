@@ -13,6 +13,8 @@ from ablate.records.base import Level
 from ablate.records.metric import Direction
 
 LONGEST_CHAIN = 100
+# Where the studies of chains are, which lists of studies leave out.
+CHAINS = "chain/"
 # Seeds after which a proposal is discarded, unless the chain says otherwise.
 MOST_SEEDS = 20
 

@@ -22,6 +22,7 @@ from ablate.own.commits import COMMIT, WORKTREE, make_hidden
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.plan.designs import combinations
 from ablate.records import (
+    CHAINS,
     LONGEST_CHAIN,
     MOST_SEEDS,
     RESOLVED,
@@ -52,8 +53,6 @@ from ablate.store.reader import Reader
 from ablate.trained.proposed import SHOWN, Commits, Kind, Levels, Proposed
 
 Results = Mapping[int, float | None]
-# Where the studies of chains are, which lists of studies leave out.
-FOLDER = "chain/"
 # Reasons that say nothing of the results: such a proposal may be proposed again, and
 # gets a number of its own then.
 FAILED = "its training failed"
@@ -196,7 +195,7 @@ class Chain:
         commits = Commits(self.name, declared)
         first = commits.first(commit)
         # A wrong setting is found before anything is stored.
-        commits.study(f"{FOLDER}{self.name}/0", [first.source, WORKTREE], most)
+        commits.study(f"{CHAINS}{self.name}/0", [first.source, WORKTREE], most)
         return self._first(first, declared, {})
 
     def begin_space(self, space: DeclaredSpace, *, most: int = MOST_SEEDS) -> Answer:
@@ -311,7 +310,7 @@ class Chain:
         mine = self._proposal(proposed)
         seeds = max(len(mine.results), 1)
         while mine.decision is Decision.MORE_SEEDS:
-            if self._budget(f"{FOLDER}{self.name}/{mine.number}") is None:
+            if self._budget(f"{CHAINS}{self.name}/{mine.number}") is None:
                 break
             mine, is_complete = self._trained(mine, declared, kind, seeds)
             if not is_complete:
@@ -400,7 +399,7 @@ class Chain:
                 f"the results of the chain {self.name} are reported; train fresh seeds of"
                 f" {first.name} and {last.name}, and compare them with: ablate judge"
             )
-        name = f"{FOLDER}{self.name}/confirm-{last.number}"
+        name = f"{CHAINS}{self.name}/confirm-{last.number}"
         fresh = [FIRST_FRESH_SEED + last.number * 100 + seed for seed in range(seeds)]
         with Reader(self.options.url) as reader:
             known = {study.name: study for study in reader.studies.all()}
@@ -463,7 +462,7 @@ class Chain:
     ) -> tuple[Proposal, bool]:
         """Returns a proposal with so many seeds, and whether all of them have ended."""
         base = self.baseline()
-        name = f"{FOLDER}{self.name}/{mine.number}"
+        name = f"{CHAINS}{self.name}/{mine.number}"
         study = kind.study(name, [base.source, mine.source], declared.most)
         planned: list[Preview] = []
         self._run(study, range(seeds), Hooks(planned=planned.append))
@@ -556,7 +555,7 @@ class Chain:
         others = [
             each
             for each in self.proposals()
-            if study != f"{FOLDER}{self.name}/{each.number}"
+            if study != f"{CHAINS}{self.name}/{each.number}"
         ]
         trials, hours = budget.trials, budget.hours
         if trials is not None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shlex
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,7 +122,7 @@ def test_reports_and_charts_say_it_too(say: Say) -> None:
     for of in ("effects", "factors", "importance", "parallel"):
         code, _, err = say("plot", "a/b", "--of", of, "--to", f"{of}.svg")
         assert code == 0, err
-        assert MARK in Path(f"{of}.svg").read_text().lower() or of == "parallel"
+        assert MARK in Path(f"{of}.svg").read_text().lower()
 
 
 def test_the_origin_of_the_results_is_stored(say: Say, tmp_path: Path) -> None:
@@ -382,7 +383,7 @@ def test_a_target_is_no_study(say: Say) -> None:
     assert code == 2
     assert "leave --keep out" in err
     judged = ablate.judge(runs_of(), needs_baseline=False)
-    with pytest.raises(AblateError, match="no baseline"):
+    with pytest.raises(AblateError, match="needs_baseline=True"):
         judged.keep("norms")
 
 
@@ -393,7 +394,9 @@ def test_a_target_is_no_study(say: Say) -> None:
         (lambda frame: frame.rename(columns={"norm": "n" * 100}), "100 characters"),
     ],
 )
-def test_names_that_a_store_cannot_have(change, error: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_names_that_a_store_cannot_have(
+    change: Callable[[pd.DataFrame], pd.DataFrame], error: str, tmp_path: Path
+) -> None:
     frame = change(runs_of())
     with pytest.raises(AblateError, match=error):
         ablate.judge(frame, baseline={frame.columns[0]: "layer"}).keep(
@@ -581,26 +584,23 @@ def test_another_metric_of_the_same_file_loses_nothing(tmp_path: Path) -> None:
     assert not any("differ" in note for note in results.reported.notes)
 
 
+def seeded(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Returns runs without seeds, or with seeds that are no whole numbers."""
+    if kind == "none":
+        return frame.drop(columns="seed")
+    if kind == "text":
+        return frame.assign(seed=[f"s{seed}" for seed in frame["seed"]])
+    return frame.assign(seed=frame["seed"] + 0.5)
+
+
 @pytest.mark.parametrize("kind", ["none", "text", "fraction"])
 def test_the_order_of_lines_says_nothing(tmp_path: Path, kind: str) -> None:
-    frame = runs_of()
-    if kind == "none":
-        frame = frame.drop(columns="seed")
-    elif kind == "text":
-        frame["seed"] = [f"s{seed}" for seed in frame["seed"]]
-    else:
-        frame["seed"] += 0.5
+    frame = seeded(runs_of(), kind)
     keep(frame, tmp_path)
     study = keep(frame.iloc[::-1], tmp_path)
     with Reader(study.store) as reader:
         assert len(reader.studies.all()) == 1
-    more = runs_of(seeds=7)
-    if kind == "none":
-        more = more.drop(columns="seed")
-    elif kind == "text":
-        more["seed"] = [f"s{seed}" for seed in more["seed"]]
-    else:
-        more["seed"] += 0.5
+    more = seeded(runs_of(seeds=7), kind)
     effects = by_row(keep(more.sample(frac=1, random_state=2), tmp_path))
     assert {effect.withheld for effect in effects.values()} == {None}
     assert {len(effect.seeds) for effect in effects.values()} == {7}

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 COMPLETE = frozenset(
     "finished completed complete success succeeded done ok terminated".split()
 )
-# The largest number that every tool reads as it is written.
-MOST_SEED = 2**53
 FAILED = frozenset(
     "failed fail crashed killed pruned running error canceled cancelled preempted"
     " preempting timeout oom pending".split()
 )
+# The largest number that every tool reads as it is written.
+MOST_SEED = 2**53
 
 
 @dataclass(frozen=True)

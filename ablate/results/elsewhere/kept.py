@@ -19,6 +19,7 @@ from ablate import space as spaces
 from ablate.errors import AblateError, first, shortened
 from ablate.machine import provenance
 from ablate.records import (
+    CHAINS,
     COLUMNS,
     LONGEST_LEVEL,
     LONGEST_NAME,
@@ -54,6 +55,7 @@ from ablate.report.wording import change_text
 from ablate.results.elsewhere.columns import Columns
 from ablate.results.elsewhere.numbering import levels_key, numbered
 from ablate.results.elsewhere.runs import Runs
+from ablate.space.comparison import FOLDER as COMPARISONS
 from ablate.store.database import exists
 from ablate.store.reader import Reader
 from ablate.store.session import StoreSession
@@ -63,7 +65,7 @@ from ablate.text.advice import option
 # Stands in place of a trainer.
 REPORTED = "reported"
 # Where the studies of chains and of comparisons of commits are.
-FOLDERS = ("chain/", "compare/")
+FOLDERS = (CHAINS, COMPARISONS)
 # Characters of the name of a factor. PostgreSQL cuts the names of columns after 63.
 LONGEST_FACTOR = 60
 
@@ -116,8 +118,8 @@ def keep(judged: Judged, name: str, url: str) -> str:
     study = _name_of(judged.file, name)
     if judged.columns.baseline is None:
         raise AblateError(
-            "a study compares rows with row 0, and these runs have no baseline; judge"
-            " them without a target"
+            "a study compares rows with row 0, and these runs were judged without one;"
+            " judge them with needs_baseline=True"
         )
     _refuse_long(judged.results)
     earlier = _generations(study, url)
