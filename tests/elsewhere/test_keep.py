@@ -710,3 +710,36 @@ def test_many_levels_need_no_forest(tmp_path: Path) -> None:
     assert {row["factor"] for row in table.data} == {"k", "j"}
     assert all(row["fanova"] is None for row in table.data)
     assert all(row["ped_anova"] is not None for row in table.data)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pandas.parquet",
+        "curves.csv",
+        "wandb.csv",
+        "lightning",
+        "lines",
+        "timm --metric eval_top1",
+        "tensorboard --names {norm}-{seed}",
+    ],
+)
+def test_every_form_is_kept_and_its_command_keeps_it_again(
+    say: Say, words: str
+) -> None:
+    file, *options = words.split()
+    code, _, err = say(
+        *("judge", str(FILES / file), *options),
+        *("--baseline", "norm=layer", "--keep", "--name", "runs"),
+    )
+    assert code == 0, err
+    study = ablate.open_study("runs")
+    (effect,) = study.effects()
+    assert effect.verdict is Verdict.HELPS
+    assert effect.mean == pytest.approx(2.0)
+    before = study.declared()
+    assert before.reported is not None
+    code, _, err = say(*shlex.split(before.reported.again("runs"))[1:])
+    assert code == 0, err
+    assert study.declared() == before
+    assert study.results().generation.number == 1
