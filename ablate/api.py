@@ -64,9 +64,6 @@ def run(
     log: Sequence[str] = (),
     max_trials: int | None = None,
     max_hours: float | None = None,
-    max_joules: float | None = None,
-    max_price: float | None = None,
-    device_hour: float | None = None,
     rows: Sequence[int] = (),
     seeds: Sequence[int] = (),
     progress: bool | None = None,
@@ -87,10 +84,6 @@ def run(
         log: services that also receive each epoch: tensorboard, mlflow, wandb.
         max_trials: the most trials that all runs of the study may begin.
         max_hours: the most hours of training, added up over trials and runs.
-        max_joules: the most energy of all runs, where the device measures it.
-        max_price: the most that all runs may cost; it needs `device_hour`.
-        device_hour: the price of a GPU for an hour, or of a CPU core if trials use no
-            GPU.
         rows: train trials of these rows only; by default of all.
         seeds: train trials with these seeds only; by default with all.
         progress: show a bar on stderr; by default only in notebooks.
@@ -113,9 +106,6 @@ def run(
         budget=Budget(
             trials=max_trials,
             hours=max_hours,
-            joules=max_joules,
-            price=max_price,
-            device_hour=device_hour,
         ),
         rows=tuple(rows),
         seeds=tuple(seeds),

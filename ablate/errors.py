@@ -78,10 +78,6 @@ class MissingStore(StoreError):
     """There is no database at this place."""
 
 
-class OldStore(StoreError):
-    """An older version of ablate wrote the database, and nothing has upgraded it."""
-
-
 class CheckpointError(AblateError):
     """A checkpoint cannot be read, or belongs to another trial."""
 

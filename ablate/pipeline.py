@@ -308,11 +308,7 @@ def resume(
         else:
             archived = Notes(notes_file(options.url, options.runs)).archived()
             stored = reader.studies.all()
-            trained = [
-                each
-                for each in stored
-                if each.space is None or each.space.reported is None
-            ]
+            trained = [each for each in stored if each.space.reported is None]
             listed = [each for each in trained if each.name not in archived]
             if trained and not listed:
                 raise StoreError(
@@ -320,14 +316,14 @@ def resume(
                     f" {trained[-1].name}"
                 )
             status = _last_unfinished(listed)
-        across = status.space.across if status.space is not None else None
+        across = status.space.across
         ahead = reader.studies.predicted(across.ladder) if across else None
         sizes = reader.studies.sizes(across.ladder) if across else []
     if status.name.startswith(CHAINS):
         chain = status.name.split("/")[1]
         raise StoreError(
             f"{status.name} belongs to a chain, which decides how many seeds it gets; go on"
-            f" with: ablate gate --chain {chain}"
+            f" with: ablate chain propose {chain} CHANGE"
         )
     declared = validated_space(status)
     # The predicted size was begun, and the others are as they were then.
@@ -361,7 +357,6 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
     return any(
         study.name == declared.name
         and study.document == declared.document
-        and study.space is not None
         # `--until-decided` changes the looks, but not the document.
         and study.space.seeds.looks == declared.seeds.looks
         and not study.unfinished

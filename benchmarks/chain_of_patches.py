@@ -301,12 +301,12 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def gate(folder: Path, *words: str) -> dict[str, object]:
-    """What `ablate gate` answers."""
+def chain(folder: Path, action: str, *words: str) -> dict[str, object]:
+    """What `ablate chain` answers."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "ablate", "gate", "--chain", "characters"),
-            *(*words, "--with", "mine.py", "--executor", "local", "--format", "json"),
+            *(sys.executable, "-m", "ablate", "chain", action, "characters"),
+            *(*words, "--with", "mine.py", "--format", "json"),
         ],
         cwd=folder,
         stdout=subprocess.PIPE,
@@ -314,7 +314,7 @@ def gate(folder: Path, *words: str) -> dict[str, object]:
         check=False,
     )
     if not done.stdout.strip():
-        raise SystemExit(f"the gate failed with {done.returncode}")
+        raise SystemExit(f"the chain failed with {done.returncode}")
     answer: dict[str, object] = json.loads(done.stdout)
     return answer
 
@@ -329,7 +329,7 @@ def make_repository(folder: Path) -> None:
     (folder / "text.txt").write_text(text)
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--message", "first baseline")
-    gate(folder, "main", "--epochs", str(EPOCHS))
+    chain(folder, "begin", "main", "--epochs", str(EPOCHS))
 
 
 def propose(folder: Path, patch: Patch) -> dict[str, object]:
@@ -338,7 +338,7 @@ def propose(folder: Path, patch: Patch) -> dict[str, object]:
     script.write_text(patch.apply(script.read_text()))
     git(folder, "commit", "--quiet", "--all", "--message", patch.name)
     git(folder, "tag", "--force", patch.name)
-    answer = gate(folder, patch.name)
+    answer = chain(folder, "propose", patch.name, "--executor", "local")
     if answer["decision"] != "keep":
         git(folder, "reset", "--quiet", "--hard", "HEAD~1")
     return answer
@@ -371,7 +371,7 @@ def main() -> None:
                 writer.writeheader()
             writer.writerow(row)
         print(f"{each.name} ({each.kind}): {answer['decision']}, {answer['reason']}")
-    print(gate(folder, "--confirm"))
+    print(chain(folder, "confirm", "--executor", "local"))
     for line in report(list(csv.DictReader(decided.open()))):
         print(line)
     print(f"\nCommand: `benchmarks/chain_of_patches.py FOLDER`, {machine_text()}.")

@@ -728,20 +728,6 @@ def found_at_once(count: int, rows: int, size: float, seeds: int) -> float:
     return hits / count / rows
 
 
-# The first level of revision 14, which the page compares with today's.
-FORMER_LEVEL = 0.045
-
-
-def _levels_line(count: int, seeds: int) -> str:
-    """The power at the level of a first study, and at that of revision 14."""
-    texts = []
-    for size in (1, 2, 3):
-        now = power(count, 8, seeds, size)[0]
-        former = power(count, 8, seeds, size, level=FORMER_LEVEL)[0]
-        texts.append(f"{100 * now:.0f} ({100 * former:.0f})")
-    return f"| {seeds} | {' | '.join(texts)} |"
-
-
 def _declared_text(count: int) -> str:
     """What the choice among lineages gives, of which only one is trained."""
     shares = []
@@ -801,17 +787,6 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
         "|------:|-----:|-----:|-----:|",
         *(_power_line(count, seeds) for seeds in (3, 4, 5, 10)),
         *(_power_line(count, seeds, final=True) for seeds in (3, 5)),
-        "",
-        (
-            "A study has 4 %, so that seeds and rows that are added later have 0.5 %,"
-            " 0.25 % and so on. Stores of revision 14 had 4.5 %, which left 0.25 %,"
-            " 0.083 % and so on. How often the effect is found with 4 %, in brackets"
-            " with 4.5 %:"
-        ),
-        "",
-        "| seeds | 1 sd | 2 sd | 3 sd |",
-        "|------:|-----:|-----:|-----:|",
-        *(_levels_line(count, seeds) for seeds in (3, 5, 10)),
         "",
         "## What the verdicts do not promise",
         "",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import streamlit as st
 import words
 
-from ablate.errors import AblateError, MissingStore, OldStore
+from ablate.errors import AblateError, MissingStore
 from ablate.text import escape
 
 
@@ -23,12 +23,7 @@ def tell(error: Exception) -> None:
         )
         return
     words.notice(str(error), "error")
-    if isinstance(error, OldStore):
-        st.info(
-            "This store was written by an older version. `ablate run FILE` and `ablate"
-            " resume` upgrade it; run one of them, then reload this page."
-        )
-    elif isinstance(error, MissingStore):
+    if isinstance(error, MissingStore):
         st.info(
             "There is no store yet. To create one, run `ablate init` and then `ablate run"
             " space.yaml`; this page will show it."

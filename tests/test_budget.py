@@ -11,7 +11,7 @@ from ablate.budget import Budget, BudgetMeter, Used
 from ablate.errors import AblateError
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options, Outcome
-from ablate.records import Epoch, Progressed, Resources, Trial
+from ablate.records import Epoch, Progressed, Trial
 from ablate.store.reader import Reader
 from tests.conftest import TINY, Killed, Say, killing
 
@@ -19,13 +19,12 @@ HOUR = 3600.0
 
 
 def epoch(trial: Trial, number: int) -> Epoch:
-    """An hour per epoch, with 100 joules."""
+    """An hour per epoch."""
     return Epoch(
         number=number,
         metrics={"train_loss": 1.0, "loss": 1.0, "top1": 50.0, "top5": 90.0},
         lr=1e-3,
         seconds=HOUR,
-        joules=100.0,
     )
 
 
@@ -81,16 +80,9 @@ def test_hours_stop_a_run(options: Options) -> None:
     with Reader(options.url) as reader:
         used = reader.costs.used(["tiny"])
     assert used.seconds / HOUR == 7
-    assert used.joules == 700
     again = run(options, Budget(hours=7))
     assert (again.trained, again.exhausted) == (0, "max_hours 7")
     assert not run(options, Budget(hours=100)).interrupted
-
-
-def test_joules_stop_a_run(options: Options) -> None:
-    assert run(options, Budget(joules=450)).exhausted == "max_joules 450"
-    with Reader(options.url) as reader:
-        assert reader.costs.used(["tiny"]).joules == 500
 
 
 def test_a_search_stops_too(options: Options) -> None:
@@ -125,45 +117,3 @@ def test_the_command_says_that_the_budget_is_used_up(say: Say) -> None:
     code, _, err = say("run", "tiny.yaml", "--max-hours", "0")
     assert code == 2
     assert "--max-hours 0.0 allows nothing" in err
-
-
-def test_a_price_is_that_of_the_devices(options: Options) -> None:
-    """Trials of three hours on two cores, at 0.5 per core and hour."""
-    text = TINY + "resources: {cpus: 2}\n"
-    first = run(options, Budget(price=7.0, device_hour=0.5), text)
-    assert first.exhausted == "max_price 7"
-    with Reader(options.url) as reader:
-        hours = reader.costs.used(["tiny"]).seconds / HOUR
-    assert 7.0 <= hours * 2 * 0.5 < 8.0
-    again = run(options, Budget(price=7.0, device_hour=0.5), text)
-    assert (again.trained, again.exhausted) == (0, "max_price 7")
-    rest = run(options, Budget(price=25.0, device_hour=0.5), text)
-    assert (rest.interrupted, rest.exhausted) == (False, "")
-
-
-def test_a_share_of_a_gpu_costs_its_share() -> None:
-    budget = Budget(price=1.0, device_hour=4.0)
-    half = BudgetMeter(
-        budget, Used(seconds=0.4 * HOUR), devices=Resources(gpus=0.5).devices
-    )
-    assert half.price == pytest.approx(0.8)
-    assert not half.must_stop
-    whole = BudgetMeter(
-        budget, Used(seconds=0.4 * HOUR), devices=Resources(gpus=1).devices
-    )
-    assert whole.must_stop
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--max-price", "5"), "--max-price and --device-hour belong together"),
-        (("--device-hour", "5"), "--max-price and --device-hour belong together"),
-        (("--max-price", "0", "--device-hour", "1"), "--max-price 0.0 allows nothing"),
-        (("--max-price", "1", "--device-hour", "nan"), "--device-hour nan is no price"),
-    ],
-)
-def test_a_wrong_price_is_refused(say: Say, words: tuple[str, ...], said: str) -> None:
-    code, _, error = say("run", "tiny.yaml", *words)
-    assert code == 2
-    assert said in error

@@ -49,7 +49,7 @@ seeds. Row 0 is the baseline; verdicts compare the other rows with it.
    chance, which the store counts. `review` lists what a referee would object to; state
    what it finds with the results.
 
-To accept changes one after another, propose each to a chain with `gate`, and do what
+To accept changes one after another, propose each to a chain with `chain`, and do what
 `next` says: at most 5 % of what it keeps is not better, on average.
 
 One study without any effect in twenty has a false verdict. After many studies, report
@@ -121,7 +121,7 @@ class Tools:
             self.effects,
             self.factors,
             self.sizes,
-            self.gate,
+            self.chain,
             self.review,
             self.pareto,
             self.query,
@@ -294,7 +294,7 @@ class Tools:
         return _answer(self._read(study).effects_table("sizes"), answers.SizesRow)
 
     @_tool
-    def gate(
+    def chain(
         self,
         chain: Annotated[str, Field(description="the name of a chain")],
         proposal: Annotated[
@@ -342,7 +342,9 @@ class Tools:
         if results is None:
             if direction is not None:
                 raise AblateError("direction goes with results; leave it out")
-            return self._gated(ours, proposal, seconds)
+            if ours.proposals():
+                return self._trained(ours, proposal, seconds)
+            return answers.Proposed.model_validate(ours.begin(proposal).to_dict())
         if ours.proposals():
             answer = ours.report(proposal, results)
         elif direction is None:
@@ -351,7 +353,7 @@ class Tools:
             answer = ours.begin_reported(proposal, results, direction=direction)
         return answers.Proposed.model_validate(answer.to_dict())
 
-    def _gated(self, chain: Any, proposal: str, seconds: float) -> answers.Proposed:
+    def _trained(self, chain: Any, proposal: str, seconds: float) -> answers.Proposed:
         """Trains a proposal in a process of its own, and waits for so many seconds."""
         study = f"{CHAINS}{chain.name}/{proposal}"
         output = self._log(study).with_suffix(".json")
@@ -364,7 +366,7 @@ class Tools:
                 )
             if not is_training:
                 left = self._flags(self._used_by_chain(chain.name))
-                words = ("gate", proposal, "--chain", chain.name, "--format", "json")
+                words = ("chain", "propose", chain.name, proposal, "--format", "json")
                 output.parent.mkdir(parents=True, exist_ok=True)
                 with self._log(study).open("wb") as log, output.open("wb") as answer:
                     self._run = subprocess.Popen(
@@ -512,7 +514,6 @@ class Tools:
         amounts = {
             "trials": len(used.trials),
             "hours": used.seconds / budget.SECONDS_PER_HOUR,
-            "joules": used.joules,
         }
         return {
             name: {"limit": getattr(self.limits, name), "used": amount}
@@ -528,7 +529,6 @@ class Tools:
         before = {
             "trials": len(used.trials),
             "hours": used.seconds / budget.SECONDS_PER_HOUR,
-            "joules": used.joules,
         }
         flags = []
         for name, state in self._budget().items():

@@ -45,14 +45,6 @@ def mcp(
             help="Maximum hours of training and testing, added up over all runs in the store.",
         ),
     ] = None,
-    max_joules: Annotated[
-        float | None,
-        typer.Option(
-            "--max-joules",
-            metavar="JOULES",
-            help="Maximum energy of all runs in the store together.",
-        ),
-    ] = None,
     store: StoreOption = "",
     runs: RunsOption = DEFAULT_RUNS,
     executor: ExecutorOption = ExecutorName.ray,
@@ -70,9 +62,8 @@ def mcp(
     from ablate.errors import AblateError
     from ablate.machine.provenance import install_extra, installed_version
 
-    limits = Budget(trials=max_trials, hours=max_hours, joules=max_joules)
-    if max_trials is None and max_hours is None:
-        # Not every machine measures energy, so joules alone may limit nothing.
+    limits = Budget(trials=max_trials, hours=max_hours)
+    if not limits.is_limited:
         raise AblateError(
             "agents need a budget: add --max-hours 8, --max-trials 200, or both"
         )

@@ -171,7 +171,6 @@ class Budget(BaseModel):
 
     trials: Used
     hours: Used = Field(description="of training and testing, trials added up")
-    joules: Used
 
 
 class StudyLevel(BaseModel):
@@ -213,7 +212,7 @@ class Run(BaseModel):
 
 
 class Proposed(BaseModel):
-    """What is known of a proposal to a chain; `ablate gate --chain` prints the same."""
+    """What is known of a proposal to a chain; `ablate chain propose` prints the same."""
 
     version: Literal[1] = 1
     chain: str
@@ -250,7 +249,7 @@ ANSWERS: dict[str, Any] = {
     "sizes": Answer[SizesRow],
     "review": Answer[FindingRow],
     "pareto": Answer[FrontRow],
-    "gate": Proposed,
+    "chain": Proposed,
     "query": Query,
     "run": Run,
 }

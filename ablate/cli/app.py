@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ablate.cli.verbs import GROUPS, USUAL
+from ablate.cli.verbs import GROUPS, USUAL, Verb
 
 # Whether the list of verbs is to show all of them.
 ALL = "all"
@@ -108,10 +108,22 @@ def _options(
     pass
 
 
+def _add(group: typer.Typer, verb: Verb) -> None:
+    """Adds a verb, and those below it."""
+    if not verb.actions:
+        group.command(name=verb.name, short_help=verb.line, epilog=verb.epilog)(
+            verb.function
+        )
+        return
+    below = typer.Typer(rich_markup_mode=None)
+    below.callback(epilog=verb.epilog)(verb.function)
+    for action in verb.actions:
+        _add(below, action)
+    group.add_typer(below, name=verb.name, short_help=verb.line)
+
+
 for _verb in itertools.chain.from_iterable(GROUPS.values()):
-    app.command(name=_verb.name, short_help=_verb.line, epilog=_verb.epilog)(
-        _verb.function
-    )
+    _add(app, _verb)
 
 
 @app.command(name="help", hidden=True, short_help="Show the help of a verb.")

@@ -1,17 +1,30 @@
-"""`ablate gate --chain`: proposals to a chain."""
+"""`ablate chain`: accepts changes one after another, on evidence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from ablate.cli.options import refuse_run_options
+import typer
+
+from ablate.cli.options import (
+    DEFAULT_RUNS,
+    FormatOption,
+    RunsOption,
+    SetOption,
+    StoreOption,
+    TrainerOption,
+    WithOption,
+    refuse_run_options,
+    with_run_options,
+)
 from ablate.cli.output import GATE_CODES, Format, say, show, show_json, tell
 from ablate.errors import AblateError, shortened
-from ablate.records import Decision
+from ablate.records import MOST_SEEDS, MOST_WHOLE, Decision
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ablate.pipeline import Hooks, Options, Outcome
     from ablate.records import Declared, Proposal, Space
     from ablate.report.table import Table
@@ -27,8 +40,6 @@ CODES = {
 SPACES = (".yaml", ".yml")
 # The name of a metric that is only reported.
 RESULT = "result"
-# Seeds of a confirmation.
-FRESH_SEEDS = 8
 
 
 class Better(StrEnum):
@@ -38,148 +49,218 @@ class Better(StrEnum):
     min = "min"
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a command says about a chain.
+class Form(StrEnum):
+    """How an answer is printed."""
 
-    Attributes:
-        name: the proposal, or the first baseline.
-        declaring: the options that declare a new chain, as far as they were given.
+    table = "table"
+    json = "json"
+
+
+ChainArgument = Annotated[
+    str, typer.Argument(metavar="CHAIN", help="Name of the chain.")
+]
+ReportedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reported",
+        metavar="SEED=RESULT",
+        help="Result of a run that was trained elsewhere; nan if it diverged;"
+        " repeatable.",
+    ),
+]
+FormOption = Annotated[Form, typer.Option("--format", help="Output format.")]
+
+
+def chain() -> None:
+    """Accept changes one after another: at most 5 % of the kept ones are
+    not better.
+
+    A chain has a baseline. Each proposal is trained seed by seed until it is decided, and
+    what is kept becomes the baseline of the next proposal.
     """
 
-    name: str | None
-    reported: tuple[str, ...]
-    withdraw: bool
-    confirm: bool
-    fresh_seeds: int
-    declaring: tuple[str, ...]
-    epochs: int | None
-    settings: tuple[str, ...]
-    metric: str
-    direction: str
-    trainer: str
-    most: int
 
-
-def answer_chain(name: str, asked: Asked, options: Options, form: Format) -> int:
-    """Does what a command says, prints the answer, and returns the exit code.
-
-    Raises:
-        AblateError: the command contradicts itself, or the chain.
-    """
-    from ablate.trained.chain import Chain
-
-    lists = asked.name is None and not asked.withdraw and not asked.confirm
-    _refuse_unread(options, asked, form, lists=lists)
-    chain = Chain(name, options, _train)
-    is_new = not chain.proposals()
-    ways = (asked.name is not None, asked.withdraw, asked.confirm)
-    if sum(ways) > 1:
-        raise AblateError("gate: name a proposal, or --withdraw, or --confirm")
-    if asked.reported and asked.name is None:
-        raise AblateError("--reported needs the name of a proposal; add it")
-    if is_new:
-        return _begin(chain, asked, form)
-    if asked.declaring:
-        raise AblateError(
-            f"the chain {name} exists, and {asked.declaring[0]} is declared with its first"
-            " baseline; leave it out"
-        )
-    if asked.confirm:
-        return _confirm(chain, asked.fresh_seeds, form)
-    if asked.withdraw:
-        return _show(chain.withdraw(), form)
-    if asked.name is None:
-        show(proposals_table(chain.proposals(), chain.declared()), form.value)
-        return 0
-    return _show(_proposed(chain, asked.name, asked.reported), form)
-
-
-def _proposed(chain: Chain, name: str, reported: tuple[str, ...]) -> Answer:
-    """Proposes to a chain that exists."""
-    if reported:
-        return chain.report(name, results_of(reported))
-    declared = chain.declared()
-    if declared.space and name.endswith(SPACES):
-        # What makes the chain may be typed again, as with a commit.
-        return chain.begin_space(name, most=declared.most)
-    return chain.propose(name)
-
-
-def _refuse_unread(
-    options: Options, asked: Asked, form: Format, *, lists: bool
+def begin(
+    name: ChainArgument,
+    baseline: Annotated[
+        str,
+        typer.Argument(
+            metavar="BASELINE",
+            help="A commit, the file of a space, or with --reported the name of results.",
+        ),
+    ],
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            "--epochs",
+            min=1,
+            max=MOST_WHOLE,
+            help="Of commits: epochs of each trial.",
+        ),
+    ] = None,
+    chosen: SetOption = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="Metric to compare by; not of a space.")
+    ] = "",
+    direction: Annotated[
+        Better | None,
+        typer.Option("--direction", help="Of reported results: what is better."),
+    ] = None,
+    trainer: TrainerOption = "",
+    most: Annotated[
+        int,
+        typer.Option(
+            "--most-seeds",
+            min=2,
+            max=1_000,
+            help="Seeds after which a proposal is discarded.",
+        ),
+    ] = MOST_SEEDS,
+    reported: ReportedOption = None,
+    own: WithOption = None,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormOption = Form.table,
 ) -> None:
-    """Raises AblateError for what would have no effect, before anything is done."""
-    if form not in (Format.table, Format.json) and not lists:
-        raise AblateError(
-            f"gate --chain answers in text or JSON, not {form.value}; use --format json"
-        )
-    if options.rows or options.seeds:
-        raise AblateError("gate: a chain chooses rows and seeds itself; leave them out")
-    if lists or asked.withdraw or asked.reported:
-        refuse_run_options(options, "gate: this")
-
-
-def _begin(chain: Chain, asked: Asked, form: Format) -> int:
-    """Makes a chain with its first baseline."""
-    if asked.name is None:
-        raise AblateError(
-            f"there is no chain {chain.name}; make it with its baseline, as in: ablate"
-            f" gate --chain {chain.name} main --with mine.py"
-        )
-    if asked.reported:
-        return _begin_reported(chain, asked.name, asked, form)
-    if asked.direction:
-        raise AblateError(
-            "--direction is for results that you report with --reported; otherwise, it is"
-            " that of the metric"
-        )
-    if asked.name.endswith(SPACES):
-        return _begin_space(chain, asked.name, asked, form)
-    from ablate.space.comparison import is_commit
+    """Begin a chain with its first baseline. Trains nothing."""
     from ablate.space.typed import levels_of
 
-    if "=" in asked.name and not is_commit(asked.name):
-        raise AblateError(
-            f"there is no chain {chain.name}; make it with its baseline, the file of a"
-            f" space, as in: ablate gate --chain {chain.name} mine.yaml"
+    ours = _chain_of(name, store, runs)
+    # The options that a baseline of this kind does not read.
+    given = {
+        "--trainer": bool(trainer),
+        "--epochs": epochs is not None,
+        "--set": bool(chosen),
+        "--metric": bool(metric),
+        "--direction": direction is not None,
+    }
+    if reported:
+        _refuse(given, "has no effect on reported results", "--metric", "--direction")
+        if direction is None:
+            raise AblateError(
+                "a chain of reported results needs --direction max or --direction min"
+            )
+        answer = ours.begin_reported(
+            baseline,
+            results_of(reported),
+            direction=direction.value,
+            metric=metric or RESULT,
+            most=most,
         )
-    answer = chain.begin(
-        asked.name,
-        trainer=asked.trainer,
-        metric=asked.metric,
-        epochs=asked.epochs,
-        settings=levels_of(asked.settings, "--set"),
-        most=asked.most,
-    )
-    return _show(answer, form)
-
-
-def _begin_space(chain: Chain, file: str, asked: Asked, form: Format) -> int:
-    """Makes a chain with row 0 of a space as its first baseline."""
-    for option in ("--trainer", "--epochs", "--set", "--metric"):
-        if option in asked.declaring:
-            raise AblateError(f"{option} is for a chain of commits; write it in {file}")
-    return _show(chain.begin_space(file, most=asked.most), form)
-
-
-def _begin_reported(chain: Chain, name: str, asked: Asked, form: Format) -> int:
-    """Makes a chain with reported results as those of its first baseline."""
-    for option in ("--trainer", "--epochs", "--set"):
-        if option in asked.declaring:
-            raise AblateError(f"{option} has no effect on reported results")
-    if not asked.direction:
-        raise AblateError(
-            "a new chain with reported results needs --direction max or --direction min"
+    elif baseline.endswith(SPACES):
+        _refuse(given, f"is for a chain of commits; write it in {baseline}")
+        answer = ours.begin_space(baseline, most=most)
+    else:
+        del given["--direction"]
+        if direction is not None:
+            raise AblateError(
+                "--direction is for results that you report with --reported; otherwise, it"
+                " is that of the metric"
+            )
+        answer = ours.begin(
+            baseline,
+            trainer=trainer,
+            metric=metric,
+            epochs=epochs,
+            settings=levels_of(tuple(chosen or ()), "--set"),
+            most=most,
         )
-    answer = chain.begin_reported(
-        name,
-        results_of(asked.reported),
-        direction="max" if asked.direction == "max" else "min",
-        metric=asked.metric or RESULT,
-        most=asked.most,
-    )
-    return _show(answer, form)
+    _answer(answer, form)
+
+
+def _refuse(given: dict[str, bool], reason: str, *read: str) -> None:
+    """Raises AblateError for an option that would have no effect."""
+    for option, is_given in given.items():
+        if is_given and option not in read:
+            raise AblateError(f"{option} {reason}; leave it out")
+
+
+@with_run_options
+def propose(
+    name: ChainArgument,
+    change: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHANGE",
+            help="A commit, levels such as norm=rms,depth=2, or the name of results.",
+        ),
+    ],
+    options: Options,
+    reported: ReportedOption = None,
+    own: WithOption = None,
+    form: FormOption = Form.table,
+) -> None:
+    """Propose a change: keep, discard, or more seeds.
+
+    A commit, or levels, are trained seed by seed until the proposal is decided. The exit
+    code is 0 for keep, 4 for discard and 5 for more seeds.
+    """
+    ours = _training_chain(name, options)
+    if reported:
+        refuse_run_options(options, "chain: reporting results")
+        _answer(ours.report(change, results_of(reported)), form)
+    _answer(ours.propose(change), form)
+
+
+@with_run_options
+def confirm(
+    name: ChainArgument,
+    options: Options,
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", min=2, max=99, help="The number of fresh seeds."),
+    ] = 8,
+    own: WithOption = None,
+    form: FormOption = Form.table,
+) -> None:
+    """Compare the present baseline with the first one on fresh seeds.
+
+    The exit codes are those of `ablate gate`.
+    """
+    words, verdict = _training_chain(name, options).confirm(seeds)
+    if form is Form.json:
+        show_json({"chain": name, "verdict": verdict, "text": words})
+    else:
+        say(words)
+    raise typer.Exit(GATE_CODES[verdict])
+
+
+def withdraw(
+    name: ChainArgument,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormOption = Form.table,
+) -> None:
+    """Discard the open proposal."""
+    _answer(_chain_of(name, store, runs).withdraw(), form)
+
+
+def list_(
+    name: ChainArgument,
+    store: StoreOption = "",
+    runs: RunsOption = DEFAULT_RUNS,
+    form: FormatOption = Format.table,
+) -> None:
+    """List the proposals of a chain."""
+    ours = _chain_of(name, store, runs)
+    show(proposals_table(ours.proposals(), ours.declared()), form.value)
+
+
+def _chain_of(name: str, store: str, runs: Path) -> Chain:
+    from ablate.pipeline import Options
+    from ablate.trained.chain import Chain
+
+    return Chain(name, Options(runs=runs, store=store))
+
+
+def _training_chain(name: str, options: Options) -> Chain:
+    from ablate.trained.chain import Chain
+
+    if options.rows or options.seeds:
+        raise AblateError(
+            "chain: a chain chooses rows and seeds itself; leave out --row and --seed"
+        )
+    return Chain(name, options, _train)
 
 
 def _train(study: Space, options: Options, hooks: Hooks) -> Outcome:
@@ -209,13 +290,14 @@ def _both(first: Any, second: Any) -> Any:
     return planned
 
 
-def _show(answer: Answer, form: Format) -> int:
-    if form is Format.json:
+def _answer(answer: Answer, form: Form) -> NoReturn:
+    """Prints an answer, and exits with the code of its decision."""
+    if form is Form.json:
         show_json(answer.to_dict())
     else:
         say(_sentence(answer))
         tell(f"Next: {answer.next}.")
-    return CODES[answer.proposal.decision]
+    raise typer.Exit(CODES[answer.proposal.decision])
 
 
 def _sentence(answer: Answer) -> str:
@@ -230,15 +312,6 @@ def _sentence(answer: Answer) -> str:
         f" {mine.evidence:.3g}, needed {mine.needed:.3g}). {answer.kept} kept, baseline"
         f" {answer.baseline}, {answer.trials} trials in {answer.seconds / 3600:.2g} h."
     )
-
-
-def _confirm(chain: Chain, seeds: int, form: Format) -> int:
-    words, verdict = chain.confirm(seeds)
-    if form is Format.json:
-        show_json({"chain": chain.name, "verdict": verdict, "text": words})
-    else:
-        say(words)
-    return GATE_CODES[verdict]
 
 
 def proposals_table(every: list[Proposal], declared: Declared) -> Table:
@@ -281,7 +354,7 @@ def proposals_table(every: list[Proposal], declared: Declared) -> Table:
     return tabulate(columns, every, notes=[note])
 
 
-def results_of(reported: tuple[str, ...]) -> dict[int, float | None]:
+def results_of(reported: list[str]) -> dict[int, float | None]:
     """Returns results by seed, from texts such as `3=0.91`. The chain checks them.
 
     Raises:

@@ -181,31 +181,6 @@ MaxHoursOption = Annotated[
         " study.",
     ),
 ]
-MaxJoulesOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-joules",
-        metavar="JOULES",
-        help="Maximum energy of all runs of the study together; energy is counted only on"
-        " devices that measure it.",
-    ),
-]
-MaxPriceOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-price",
-        metavar="PRICE",
-        help="Highest price of all runs of the study together; needs --device-hour.",
-    ),
-]
-DeviceHourOption = Annotated[
-    float | None,
-    typer.Option(
-        "--device-hour",
-        metavar="PRICE",
-        help="Price of a GPU for an hour, or of a CPU core if trials use no GPU.",
-    ),
-]
 UntilDecidedOption = Annotated[
     int | None,
     typer.Option(
@@ -289,9 +264,6 @@ def run_options(
     log: LogOption = None,
     max_trials: MaxTrialsOption = None,
     max_hours: MaxHoursOption = None,
-    max_joules: MaxJoulesOption = None,
-    max_price: MaxPriceOption = None,
-    device_hour: DeviceHourOption = None,
     row: RowsOption = None,
     seed: SeedsOption = None,
 ) -> Options:
@@ -311,9 +283,6 @@ def run_options(
         budget=Budget(
             trials=max_trials,
             hours=max_hours,
-            joules=max_joules,
-            price=max_price,
-            device_hour=device_hour,
         ),
         rows=tuple(dict.fromkeys(row or ())),
         seeds=tuple(dict.fromkeys(seed or ())),

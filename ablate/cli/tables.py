@@ -395,7 +395,7 @@ def trials_table(name: str, url: str) -> Table:
         data.append(row)
     if not any(row["weights"] for row in data):
         data = [_without(row, ["weights"]) for row in data]
-    if study.space is None or study.space.tune is None:
+    if study.space.tune is None:
         data = [_without(row, ["stage", "setting"]) for row in data]
     return plain(data, study.question)
 

@@ -174,8 +174,6 @@ def _end_early(
         raise typer.Exit(130)
     show(table(study), form.value)
     limit = f"{outcome.exhausted.partition(' ')[0]} N"
-    if options.budget.device_hour is not None:
-        limit += f" --device-hour {options.budget.device_hour:g}"
     failed = f", {outcome.failed} failed" if outcome.failed else ""
     tell(
         f"The budget is used up ({outcome.exhausted}): {done} of"

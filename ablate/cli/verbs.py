@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ablate.cli import (
     agents,
+    chain,
     compare,
     elsewhere,
     gate,
@@ -26,11 +27,13 @@ class Verb:
         function: does it; its docstring and arguments are the help.
         line: what the list of all verbs says; it fits beside the name in 80 columns.
         examples: commands, without `ablate`.
+        actions: the verbs below it, as `begin` of `ablate chain begin`.
     """
 
     function: Callable[..., None]
     line: str
-    examples: tuple[str, ...]
+    examples: tuple[str, ...] = ()
+    actions: tuple[Verb, ...] = ()
 
     @property
     def name(self) -> str:
@@ -38,8 +41,10 @@ class Verb:
         return self.function.__name__.rstrip("_").replace("_", "-")
 
     @property
-    def epilog(self) -> str:
+    def epilog(self) -> str | None:
         """The end of its help."""
+        if not self.examples:
+            return None
         # The first character keeps the lines of the paragraph as they are.
         lines = [f"  ablate {example}" for example in self.examples]
         return "\n".join(["\b", "Examples:", *lines])
@@ -187,10 +192,25 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
             (
                 "gate mine --row 2",
                 "gate mine --row 2 --project",
-                "gate --chain ours my-branch --with mine.py",
-                "gate --chain parts mine.yaml",
-                "gate --chain parts ffn.kernel=3",
-                "gate --chain ours --confirm --with mine.py",
+            ),
+        ),
+        Verb(
+            chain.chain,
+            "Accept changes one after another, on evidence.",
+            (
+                "chain begin ours main --with mine.py",
+                "chain propose ours my-branch --with mine.py",
+                "chain begin parts mine.yaml",
+                "chain propose parts ffn.kernel=3",
+                "chain propose runs rmsnorm --reported 0=3.25",
+                "chain confirm ours --with mine.py",
+            ),
+            (
+                Verb(chain.begin, "Begin a chain with its first baseline."),
+                Verb(chain.propose, "Propose a change: keep, discard, or more seeds."),
+                Verb(chain.confirm, "Compare the baseline with the first one, afresh."),
+                Verb(chain.withdraw, "Discard the open proposal."),
+                Verb(chain.list_, "List the proposals."),
             ),
         ),
         Verb(

@@ -42,11 +42,6 @@ class Resources:
     """
 
     @property
-    def devices(self) -> float:
-        """The GPUs of a trial, or its CPU cores if it has none: what is paid for."""
-        return self.gpus or self.cpus
-
-    @property
     def threads(self) -> int:
         """Threads of each process.
 

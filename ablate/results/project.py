@@ -28,8 +28,7 @@ OPEN = (Withheld.UNFINISHED, Withheld.FAILED)
 def budget_of(url: str) -> ErrorBudget:
     """Returns the error budget of a store.
 
-    Studies that are not finished, and those that a version without stored spaces ran,
-    do not count yet.
+    Studies that are not finished do not count yet.
     """
     with Reader(url) as reader:
         names = [
@@ -38,7 +37,7 @@ def budget_of(url: str) -> ErrorBudget:
                 reader.studies.all(),
                 key=lambda study: (study.last_result_at, study.name),
             )
-            if study.finished and study.space is not None and not _is_old_size(study)
+            if study.finished and not _is_old_size(study)
         ]
     # The sizes of a ladder are one test, at the place of the last one.
     last = list(dict.fromkeys(reversed(names)))[::-1]
@@ -48,7 +47,7 @@ def budget_of(url: str) -> ErrorBudget:
 
 def _tested_as(study: StudyStatus) -> str:
     """Returns the name under which a study is tested: that of its ladder, or its own."""
-    across = study.space.across if study.space is not None else None
+    across = study.space.across
     if across is None or across.is_predicted or across.study != study.name:
         return study.name
     return across.ladder
@@ -56,7 +55,7 @@ def _tested_as(study: StudyStatus) -> str:
 
 def _is_old_size(study: StudyStatus) -> bool:
     """Whether a study is an earlier generation of a size, which has no verdicts."""
-    across = study.space.across if study.space is not None else None
+    across = study.space.across
     return across is not None and study.name != base_name(study.name)
 
 

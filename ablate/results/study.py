@@ -514,11 +514,7 @@ class Study:
             return self._frame_of_sizes()
         columns, rows = self.wide()
         frame = pd.DataFrame(rows, columns=columns)
-        try:
-            factors = self.declared().factors.levels
-        except AblateError:
-            # An older version stored it, and parts of the user are not here.
-            factors = {}
+        factors = self.declared().factors.levels
         levels_of = {column_of(name): levels for name, levels in factors.items()}
         for name, values in zip(columns, zip(*rows, strict=True), strict=False):
             # SQL has numeric levels as 0.0, and pandas turns whole numbers into 0.0

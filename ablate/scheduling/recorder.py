@@ -114,7 +114,6 @@ def _meter(declared: Space, options: Options, store: StoreSession) -> BudgetMete
     return BudgetMeter(
         budget=options.budget,
         before=store.reader.costs.used(declared.studies),
-        devices=declared.resources.devices,
     )
 
 

@@ -14,19 +14,11 @@ from ablate.text.advice import option
 
 
 def declared_space(study: StudyStatus) -> Space:
-    """The space of a stored study, as it was last run.
-
-    Raises:
-        SpaceError: an older version ran the study, and its YAML text is not valid today.
-    """
-    if study.space is not None and study.space.reported is not None:
+    """The space of a stored study, as it was last run."""
+    if study.space.reported is not None:
         # It may have got another name since.
         return replace(study.space, name=study.name)
-    if study.space is not None:
-        return study.space
-    from ablate import space
-
-    return space.load(study.document, study.file)
+    return study.space
 
 
 def validated_space(study: StudyStatus) -> Space:
@@ -43,7 +35,7 @@ def validated_space(study: StudyStatus) -> Space:
 
     study.refuse_reported()
 
-    parts = study.space.parts if study.space is not None else ()
+    parts = study.space.parts
     if parts and not registry.named():
         # A message of the loader would only say that a name is unknown.
         options = " ".join(f"{option('with')} {escape.shell(part)}" for part in parts)
@@ -54,11 +46,7 @@ def validated_space(study: StudyStatus) -> Space:
     if validated.across is None and study.name == base_name(study.name):
         # It may have got another name than its file gives it.
         validated = replace(validated, name=study.name)
-    if (
-        study.space is not None
-        and study.space.seeds.looks
-        and not validated.seeds.looks
-    ):
+    if study.space.seeds.looks and not validated.seeds.looks:
         # The text declares a fixed number of seeds; the run had the option.
         return space.until_decided(validated, study.space.seeds.looks.most)
     return validated
@@ -78,7 +66,7 @@ def with_last_until_decided(space: Space, reader: Reader) -> Space:
         last = study.space
         if study.name != space.name or study.document != space.document:
             continue
-        if last is not None and last.seeds.looks is not None:
+        if last.seeds.looks is not None:
             return until_decided(space, last.seeds.looks.most)
     return space
 

@@ -67,7 +67,7 @@ class Checked(TypeDecorator[Any]):
             except (ValueError, TypeError, RecursionError) as error:
                 raise self.damage(value) from error
             # JSON has a null of its own.
-            if converted is not None and not is_valid(converted):
+            if not is_valid(converted):
                 raise self.damage(value)
             return converted
 

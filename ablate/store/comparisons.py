@@ -153,11 +153,6 @@ def networks_of_settings(planned: Iterable[Cell]) -> set[str]:
     return {trial.architecture.hash for cell in planned for trial in cell.by_setting}
 
 
-def _grows(space: Mapping[str, Any] | None) -> bool:
-    """Whether the rows of a stored study, or their seeds, follow from results."""
-    return bool(space and (space.get("looks") or space.get("strategy")))
-
-
 def trained_before(
     connection: Connection, networks: Iterable[str], moment: datetime
 ) -> dict[str, dict[int, str]]:
@@ -299,7 +294,7 @@ def _open(connection: Connection, study: int) -> frozenset[str]:
 
 def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None:
     """Returns the comparisons of a stored study; None: it has no row 0."""
-    space = study.space or {}
+    space = study.space
     if space.get("tune"):
         rows = _stored_tuned_rows(connection, study.id, space)
     else:
@@ -310,7 +305,8 @@ def stored_comparisons(connection: Connection, study: Any) -> Comparisons | None
         reference=rows[0],
         rows=rows[1:],
         metric=f"{study.metric} {study.direction}",
-        grows=_grows(study.space),
+        # Its rows, or their seeds, follow from results.
+        grows=bool(space.get("looks") or space.get("strategy")),
         paired=(space.get("reported") or {}).get("is_paired", True),
     )
 

@@ -91,7 +91,7 @@ class CostReader:
         # that one were paid for by the shorter trial.
         first = (begun.c.trial_hash == epochs.c.trial_hash) & (begun.c.number == 1)
         sums = (
-            select(func.sum(epochs.c.seconds), func.sum(epochs.c.joules))
+            select(func.sum(epochs.c.seconds))
             .join(begun, first)
             .where(
                 epochs.c.trial_hash.in_(begun_here),
@@ -100,8 +100,8 @@ class CostReader:
         )
         with self._engine.connect() as connection:
             trials_begun = frozenset(connection.execute(begun_here).scalars())
-            seconds, joules = connection.execute(sums).one()
-        return Used(trials_begun, seconds or 0.0, joules or 0.0)
+            seconds = connection.execute(sums).scalar()
+        return Used(trials_begun, seconds or 0.0)
 
     @patient
     def by_device(self, name: str) -> list[DeviceCosts]:

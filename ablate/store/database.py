@@ -29,12 +29,12 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ablate.errors import DamagedStore, MissingStore, OldStore, StoreError, shortened
+from ablate.errors import DamagedStore, MissingStore, StoreError, shortened
 from ablate.machine.environment import seconds
 from ablate.machine.provenance import install_extra
 from ablate.store import question_process, structure, views, wide_views
 from ablate.store.lock import check_file
-from ablate.store.migrations import FIRST, HEAD, OLDEST
+from ablate.store.migrations import FIRST, HEAD
 from ablate.store.queries import address
 from ablate.store.sql_tables import metadata
 from ablate.text import advice
@@ -337,13 +337,13 @@ def open_reader(url: str) -> Engine:
                 f"{masked(url)} has revision {shortened(revision)}, and this version of ablate"
                 f" reads {HEAD}; use the newer version that wrote it"
             )
-        if revision < OLDEST:
+        if revision < FIRST:
             raise StoreError(
                 f"{masked(url)} has revision {shortened(revision)}; this version of ablate"
-                f" upgrades stores of revision {OLDEST} and later ones"
+                f" reads stores of revision {FIRST} and later ones"
             )
         if revision != HEAD:
-            raise OldStore(
+            raise StoreError(
                 f"{masked(url)} has revision {shortened(revision)}, but this version of ablate"
                 f" reads {HEAD}; `ablate run` and `ablate resume` upgrade an older"
                 " store"
@@ -518,24 +518,16 @@ def _upgrade(connection: Connection, revision: str) -> None:
         StoreError: a newer version wrote the store.
     """
     from alembic import command
-    from alembic.script import ScriptDirectory
 
-    from ablate.store import from_revision_14
-
-    config = alembic_config(connection)
-    revisions = {
-        script.revision
-        for script in ScriptDirectory.from_config(config).walk_revisions()
-    }
-    if revision not in revisions and revision > HEAD:
+    if revision > HEAD:
         raise StoreError(
             f"the store has revision {shortened(revision)}, which this version of ablate does not"
             " know; use the newer version that wrote it"
         )
-    if revision not in revisions and revision != OLDEST:
+    if revision < FIRST:
         raise StoreError(
-            f"the store has revision {shortened(revision)}; this version of ablate upgrades"
-            f" stores of revision {OLDEST} and later ones"
+            f"the store has revision {shortened(revision)}; this version of ablate reads"
+            f" stores of revision {FIRST} and later ones"
         )
     # A migration may be unable to change a table that a view uses, so the views are
     # dropped first and created again afterwards.
@@ -543,10 +535,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
     wide_views.drop_all(connection)
     for name in reversed(views.STATIC):
         connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
-    if revision == OLDEST:
-        from_revision_14.convert(connection)
-        from_revision_14.stamp(connection, FIRST)
-    command.upgrade(config, "head")
+    command.upgrade(alembic_config(connection), "head")
     _create_views(connection)
     wide_views.put_all(connection)
 

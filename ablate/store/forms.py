@@ -10,8 +10,6 @@ from ablate.records import SOURCES, Declared, Direction, Recipe
 from ablate.store import space_data
 
 DECLARED = frozenset(field.name for field in fields(Declared))
-# Chains of older versions do not have it.
-LATER = frozenset({"space"})
 RECIPE = frozenset(field.name for field in fields(Recipe))
 
 
@@ -74,7 +72,7 @@ def is_declared(value: Any) -> bool:
         return True
     numbers = value.get("level"), value.get("most"), value.get("epochs", None)
     return (
-        DECLARED - LATER <= value.keys() <= DECLARED
+        value.keys() == DECLARED
         and all(
             isinstance(value.get(name, ""), str)
             for name in ("metric", "trainer", "declaration", "space")

@@ -6,7 +6,7 @@ A declaration replaces its study, goes on with it, or becomes the next generatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -86,7 +86,6 @@ def declare(connection: Connection, plan: Plan) -> Declaration:
             studies.c.id,
             studies.c.generation,
             studies.c.declaration,
-            studies.c.document,
             studies.c.space,
             studies.c.created_at,
             studies.c.level,
@@ -96,9 +95,9 @@ def declare(connection: Connection, plan: Plan) -> Declaration:
     ).first()
     rows = rows_of(space, plan.cells)
     changed: tuple[str, ...] = ()
-    if stored is not None and stored.space is not None:
+    if stored is not None:
         changed = tuple(changes(stored.space, plain(to_data(space))))
-    if stored is not None and _is_same(stored, space.document, digest, changed):
+    if stored is not None and stored.declaration == digest:
         return Declaration(
             study=stored.id,
             retired=None,
@@ -240,16 +239,6 @@ def standing_of(standing: str, earlier: Sequence[Sequence[int]]) -> RowStanding:
         standing=Standing(standing),
         earlier=tuple((pair[0], pair[1]) for pair in earlier),
     )
-
-
-def _is_same(stored: Any, document: str, digest: str, changed: Collection[str]) -> bool:
-    """Whether a space compares what a stored study compares."""
-    if stored.declaration:
-        return bool(stored.declaration == digest)
-    # A version that did not store it ran the study.
-    if stored.space is None:
-        return bool(stored.document == document)
-    return not changed
 
 
 def _is_kept(connection: Connection, study: int) -> bool:

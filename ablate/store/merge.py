@@ -143,7 +143,7 @@ def _declaration(study: Mapping[str, Any]) -> tuple[str, Any]:
 
     An option of the command line can add looks to what the text declares.
     """
-    return study["document"], (study["space"] or {}).get("looks")
+    return study["document"], study["space"].get("looks")
 
 
 def _study_rows(source: Connection, study: int) -> dict[str, list[dict[str, Any]]]:
@@ -274,7 +274,7 @@ def _put_cells(
 
 
 def _is_tuned(study: Mapping[str, Any]) -> bool:
-    return bool((study["space"] or {}).get("tune"))
+    return bool(study["space"].get("tune"))
 
 
 def _add_to_study(

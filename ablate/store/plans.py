@@ -130,7 +130,7 @@ def _refuse_other_origin(connection: Connection, space: Space) -> None:
     stored = connection.execute(
         select(studies.c.space, studies.c.file).where(studies.c.name == space.name)
     ).first()
-    if stored is None or stored.space is None:
+    if stored is None:
         return
     reported = reported_of(stored.space)
     if (reported is None) == (space.reported is None):

@@ -141,11 +141,11 @@ def read_results(
         by_cell_levels[cell][factor] = level
         if not is_read:
             unread[cell].add(factor)
-    check_metric(name, study["metric"], study["space"])
-    metrics = metrics_of(study["space"])
+    space = study["space"]
+    check_metric(name, study["metric"], space)
+    metrics = metrics_of(space)
     metric = {metric.name: metric for metric in metrics}[study["metric"]]
     by_cell_trials = _trials(connection, study, metric)
-    space = study["space"] or {}
     fresh = frozenset(fresh_seeds(space))
     cell_results = tuple(
         _cell_result(
@@ -191,7 +191,7 @@ def read_results(
         reported=reported_of(space),
         vary=tuple(space.get("vary") or VARIED),
         labels=space.get("labels") or {},
-        chance=chance_of(study["space"], study["metric"]),
+        chance=chance_of(space, study["metric"]),
     )
 
 

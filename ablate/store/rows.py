@@ -51,7 +51,7 @@ def check_complete(study: str, what: str, rows: Iterable[Sequence[object]]) -> N
         raise DamagedStore(f"a value of {what} of '{shortened(study)}' is NULL")
 
 
-def check_metric(study: str, metric: str, space: Mapping[str, Any] | None) -> None:
+def check_metric(study: str, metric: str, space: Mapping[str, Any]) -> None:
     """Checks that a study compares its rows by a metric that its space has.
 
     Raises:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from ablate import tasks
 from ablate.records import METRIC_NAME, Across, Metric, Reported, Space, Tune
 from ablate.records.plain import build
-from ablate.tasks import classification
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -54,21 +53,16 @@ def is_valid(data: Mapping[str, Any]) -> bool:
     return space.criterion.metric in names
 
 
-def metrics_of(data: Mapping[str, Any] | None) -> tuple[Metric, ...]:
+def metrics_of(data: Mapping[str, Any]) -> tuple[Metric, ...]:
     """The metrics of a stored space.
 
     Args:
-        data: the space as plain data; None if it was stored by a version
-            that did not.
+        data: the space as plain data.
     """
-    stored = (data or {}).get("metrics")
-    if not stored:
-        # Older versions knew one task only.
-        return classification.METRICS
     # The names become columns of views, and the store may be that of somebody else.
     return tuple(
         build(Metric, stored_metric)
-        for stored_metric in stored
+        for stored_metric in data["metrics"]
         if METRIC_NAME.fullmatch(str(stored_metric.get("name")))
     )
 
@@ -94,15 +88,10 @@ def reported_of(data: Mapping[str, Any]) -> Reported | None:
     return build(Reported, data["reported"])
 
 
-def chance_of(data: Mapping[str, Any] | None, metric: str) -> float | None:
+def chance_of(data: Mapping[str, Any], metric: str) -> float | None:
     """Returns the metric of a network that has learnt nothing, in %.
 
     None if it is unknown.
-
-    Args:
-        data: as for `metrics_of`.
     """
-    if data is None:
-        return None
     classes = int((data.get("data") or {}).get("classes") or 0)
     return tasks.chance_of(data.get("task", tasks.USUAL), classes, metric)

@@ -130,13 +130,7 @@ studies = Table(
     column("metric", String(20)),
     column("direction", String(3, ("max", "min"))),
     column("document", Text, comment="the YAML text as it was last run"),
-    column(
-        "space",
-        _SPACE,
-        nullable=True,
-        comment="the resolved space; NULL where the study was last run by an older"
-        " version",
-    ),
+    column("space", _SPACE, comment="the resolved space"),
     column("file", Text(LONGEST_PATH)),
     column(
         "results_view", String(200), comment="name of the study's wide results view"
@@ -144,14 +138,12 @@ studies = Table(
     column(
         "generation",
         Integer,
-        server_default="1",
         comment="number of the declaration under this name, from 1",
     ),
     column(
         "declaration",
         String(20),
-        server_default="",
-        comment="hash of what is compared; empty in a study of an older version",
+        comment="hash of what is compared",
     ),
     column(
         "lineage",
@@ -162,13 +154,11 @@ studies = Table(
     column(
         "level",
         Float,
-        server_default="0.04",
         comment="probability of a false verdict that the study may use",
     ),
     column(
         "left_out",
         Integer,
-        server_default="0",
         comment="comparisons of earlier studies that count in its p values",
     ),
     column("created_at", DateTime, comment="when it was declared, in UTC"),
@@ -209,13 +199,11 @@ architectures = Table(
     column(
         "head",
         String(50),
-        server_default="",
         comment="what turns the backbone into a network of its task; empty: a classifier",
     ),
     column(
         "image_width",
         Integer,
-        server_default="0",
         comment="of the input where it is not square; 0: image_size",
     ),
     column("params", BigInteger),
@@ -255,25 +243,20 @@ cells = Table(
         nullable=True,
         comment="number of the variant whose cost this control has",
     ),
-    column(
-        "digest", String(20), server_default="", comment="hash of all that was planned"
-    ),
+    column("digest", String(20), comment="hash of all that was planned"),
     column(
         "standing",
         String(16, tuple(Standing)),
-        server_default="tested",
         comment="what the study may say of the row: tested, shown or a reason why not",
     ),
     column(
         "earlier",
         JSON(forms.is_earlier, "a list of studies and rows"),
-        server_default="[]",
         comment="earlier studies that compare the same, each with its row",
     ),
     column(
         "key",
         String(20),
-        server_default="",
         comment="what identifies a row that chooses its setting; empty: its trials do",
     ),
     UniqueConstraint("study_id", "number"),
@@ -538,7 +521,7 @@ diagnostics = Table(
     ),
     column(
         "numbers",
-        JSON(forms.is_numbers, "a vector or a matrix"),
+        JSON(forms.is_numbers, "a vector or a matrix", none_as_null=True),
         nullable=True,
         comment="a vector, or the rows of a matrix",
     ),

@@ -51,14 +51,13 @@ from ablate.text import advice
 class StudyStatus:
     """A stored study: its space, the number of its trials by status, and its epochs.
 
-    `space` is None if the study was last run by an older version. `epochs` counts the
-    epochs of all trials, `epochs_done` those that are trained.
+    `epochs` counts the epochs of all trials, `epochs_done` those that are trained.
     """
 
     name: str
     question: str
     document: str
-    space: Space | None
+    space: Space
     file: str
     results_view: str
     updated_at: datetime
@@ -71,7 +70,7 @@ class StudyStatus:
 
     def refuse_reported(self) -> None:
         """Raises StoreError if its runs were trained elsewhere."""
-        reported = None if self.space is None else self.space.reported
+        reported = self.space.reported
         if reported is not None:
             raise StoreError(
                 f"{self.name} was trained elsewhere, and only its results are known. To"
@@ -286,7 +285,7 @@ class StudyReader:
         query = select(studies.c.name, studies.c.space).order_by(studies.c.generation)
         with self._engine.connect() as connection:
             return [
-                (row.name, row.space or {})
+                (row.name, row.space)
                 for row in connection.execute(query)
                 if base_name(row.name) == base
             ]
@@ -480,7 +479,7 @@ def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
         name=study["name"],
         question=study["question"],
         document=study["document"],
-        space=_space(study),
+        space=from_data(study["space"], study["document"]),
         file=study["file"],
         results_view=study["results_view"],
         updated_at=study["updated_at"],
@@ -497,10 +496,3 @@ def _status(study: Any, counts: Sequence[Any]) -> StudyStatus:
             default=datetime.min,
         ),
     )
-
-
-def _space(study: Any) -> Space | None:
-    """The resolved space; None if the study was last run by an older version."""
-    if study["space"] is None:
-        return None
-    return from_data(study["space"], study["document"])

@@ -52,7 +52,7 @@ def rename(connection: Connection, old: str, new: str) -> dict[str, str]:
         )
     rows = connection.execute(select(studies).order_by(studies.c.id)).mappings().all()
     names = {row["name"] for row in rows}
-    spaces = [row["space"] or {} for row in rows if row["name"] == old]
+    spaces = [row["space"] for row in rows if row["name"] == old]
     if spaces and spaces[0].get("across"):
         raise AblateError(
             f"{old} is a size of {spaces[0]['across']['ladder']}, which names it; write"
@@ -67,9 +67,11 @@ def rename(connection: Connection, old: str, new: str) -> dict[str, str]:
             continue
         name = new + row["name"].removeprefix(old)
         drop_view(connection, row["results_view"])
-        values = {"name": name, "results_view": free_view(connection, name)}
-        if row["space"] is not None:
-            values["space"] = {**row["space"], "name": new}
+        values = {
+            "name": name,
+            "results_view": free_view(connection, name),
+            "space": {**row["space"], "name": new},
+        }
         of_study = studies.c.id == row["id"]
         connection.execute(update(studies).where(of_study).values(**values))
         put_stored(connection, {**row, **values})

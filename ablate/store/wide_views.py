@@ -39,7 +39,7 @@ def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
         study: its row in the table `studies`.
     """
     numeric, metrics = _columns(connection, study)
-    data = study["space"] or {}
+    data = study["space"]
     connection.exec_driver_sql(
         views.results_view(
             study["results_view"],
@@ -61,7 +61,7 @@ def query_of(connection: Connection, study: Mapping[str, Any]) -> str:
         study: its row in the table `studies`.
     """
     numeric, metrics = _columns(connection, study)
-    data = study["space"] or {}
+    data = study["space"]
     return views.results_query(
         study["id"], numeric, metrics, tune_of(data), across_of(data)
     )

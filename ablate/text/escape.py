@@ -17,9 +17,8 @@ plotly           a text of Plotly
 shell            a word of a command that the tool proposes
 
 The functions make control characters visible, because these formats cannot contain
-them, and because any output may end up on a terminal. `restore` undoes that, and
-`csv_text` undoes `csv`. JSON has its own escape for these characters, so it stays
-exact.
+them, and because any output may end up on a terminal. No two texts become the same
+one. JSON has its own escape for these characters, so it stays exact.
 """
 
 from __future__ import annotations
@@ -42,25 +41,23 @@ _ACTING = (
     "\u2028\u2029"  # line ends for some readers
     "\ud800-\udfff\ufffe\uffff"  # not characters; neither UTF-8 nor XML allows them
 )
-# A backslash is escaped only if it would read as one of these escapes, so that
-# `restore` is exact and other backslashes stay readable.
+# A backslash is escaped only if it would read as one of these escapes, so that the
+# text can be restored and other backslashes stay readable.
 _HIDDEN = re.compile(rf"[{_ACTING}]|\\(?=x[0-9a-f]{{2}}|u[0-9a-f]{{4}}|U[0-9a-f]{{8}})")
-_SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 # The characters that begin a formula according to OWASP's page on CSV injection, and
 # the full-width forms of the first four.
 _FORMULA = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-# Apostrophes before the formula count: `csv_text` removes one, so a text that already
-# has one must get another.
+# A text that already has an apostrophe before the formula gets another, so that removing
+# one restores it.
 _BEGINS_FORMULA = re.compile(f"'*[{_FORMULA}]")
-_IS_MARKED = re.compile(rf"''*(?:[{_FORMULA}]|\\x0d)")
 
 
 def visible(text: str, keep: str = "") -> str:
     """Writes each acting character as Python does, for example as `\\x1b`.
 
-    A backslash that would read as such an escape is written as `\\x5c`, so that
-    `restore` returns the original text.
+    A backslash that would read as such an escape is written as `\\x5c`, so that the
+    original text can be restored.
 
     Args:
         keep: characters that stay, such as line feeds if several lines are allowed.
@@ -78,13 +75,6 @@ def visible(text: str, keep: str = "") -> str:
         return f"\\U{code:08x}"
 
     return _HIDDEN.sub(shown, text)
-
-
-def restore(text: str) -> str:
-    """Returns the text that `visible` received."""
-    return _SHOWN.sub(
-        lambda match: chr(int(match[1] or match[2] or match[3], 16)), text
-    )
 
 
 def terminal(text: str) -> str:
@@ -259,9 +249,8 @@ def csv(value: object) -> object:
     """Escapes a cell of CSV.
 
     Text that a spreadsheet would take for a formula gets an apostrophe before it, as
-    OWASP recommends. Numbers, and texts that are numbers, do not change. `csv_text`
-    returns the original text: it removes one apostrophe if there are any before a
-    formula.
+    OWASP recommends. Numbers, and texts that are numbers, do not change. Who removes one
+    apostrophe before a formula has the original text.
     """
     if not isinstance(value, str):
         return value
@@ -269,11 +258,6 @@ def csv(value: object) -> object:
     if _BEGINS_FORMULA.match(value) and not _NUMBER.fullmatch(value):
         return f"'{shown}"
     return shown
-
-
-def csv_text(cell: str) -> str:
-    """Returns the text of a cell that `csv` wrote."""
-    return restore(cell[1:] if _IS_MARKED.match(cell) else cell)
 
 
 def json(text: str) -> str:

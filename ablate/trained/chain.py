@@ -370,7 +370,9 @@ class Chain:
 
         Raises:
             AblateError: no proposal is open.
+            UnknownName: there is no such chain.
         """
+        self.declared()
         for proposal in self.proposals():
             if proposal.decision is Decision.MORE_SEEDS:
                 return self._answer(self._discarded(proposal, WITHDRAWN))
@@ -543,15 +545,8 @@ class Chain:
         """Returns what a study may use, so that the chain keeps its limits.
 
         None: nothing is left.
-
-        Raises:
-            AblateError: a limit is not one of trials or hours.
         """
         budget = self.options.budget
-        if budget.joules is not None or budget.price is not None:
-            raise AblateError(
-                "a chain is limited by trials or hours, not by energy or price"
-            )
         others = [
             each
             for each in self.proposals()

@@ -135,26 +135,12 @@ def has_checkpoint(folder: str | Path) -> bool:
 
 def epoch_of(state: State) -> Epoch:
     """An epoch as a checkpoint describes it."""
-    if "metrics" in state:
-        return Epoch(**state)
-    # Checkpoints of older versions have a value for each metric beside the others.
-    names = ("train_loss", "loss", "top1", "top5")
-    metrics = {name: state[name] for name in names}
-    return Epoch(
-        number=state["number"],
-        metrics=metrics,
-        lr=state["lr"],
-        seconds=state["seconds"],
-        joules=state.get("joules"),
-    )
+    return Epoch(**state)
 
 
 def tested_of(state: State) -> Tested:
     """The result on the test set as a checkpoint describes it."""
-    if "metrics" in state:
-        return Tested(**state)
-    names = ("loss", "top1", "top5")
-    return Tested(epoch=state["epoch"], metrics={name: state[name] for name in names})
+    return Tested(**state)
 
 
 def correct_state(correct: CorrectImages | None) -> State:

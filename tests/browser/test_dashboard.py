@@ -25,7 +25,6 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
-from ablate.store.migrations import OLDEST
 from ablate.store.notes import notes_file
 from ablate.store.reader import Reader
 from tests.benchmarks import load
@@ -800,19 +799,14 @@ def test_effects_across_sizes(browser: Browser, ladder: Options, width: int) -> 
     [
         ("empty", "There is no store yet"),
         ("broken", "ablate doctor"),
-        ("older", "ablate run FILE and ablate resume upgrade it"),
     ],
 )
 def test_stores_that_cannot_be_read_have_a_helpful_page(
-    page: Page, tmp_path: Path, finished: Options, how: str, words: str
+    page: Page, tmp_path: Path, how: str, words: str
 ) -> None:
     file = tmp_path / "ablate.db"
     if how == "broken":
         file.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
-    elif how == "older":
-        with sqlite3.connect(finished.url) as source, sqlite3.connect(file) as target:
-            source.backup(target)
-            target.execute(f"UPDATE alembic_version SET version_num = '{OLDEST}'")
     with serving.served(Options(runs=tmp_path)) as (address, _):
         serving.sign_in(page.context, address)
         page.goto(address)

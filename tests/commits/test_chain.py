@@ -43,20 +43,19 @@ from tests.commits.repository import (
 from tests.store.postgres import postgres
 
 KEEP, DISCARD, MORE = 0, 4, 5
-Gate = Callable[..., Done]
+Ours = Callable[..., Done]
 
 
 @pytest.fixture
-def gate(repository: Path, command: Command) -> Gate:
-    """Runs `ablate gate --chain ours WORDS` in the repository."""
+def ours(repository: Path, command: Command) -> Ours:
+    """Runs `ablate chain ACTION ours WORDS` in the repository."""
 
-    def run(*words: str) -> Done:
-        # Reported results and `--withdraw` train nothing.
-        trains = not {"--reported", "--withdraw"} & {*words} and bool(words)
+    def run(action: str, *words: str) -> Done:
+        own = () if action == "withdraw" else ("--with", "mine.py")
+        trains = action in ("propose", "confirm") and "--reported" not in words
         executor = ("--executor", "inline") if trains else ()
         return command(
-            *("gate", "--chain", "ours", *words, "--with", "mine.py"),
-            *(*executor, "--format", "json"),
+            *("chain", action, "ours", *words, *own, *executor, "--format", "json")
         )
 
     return run
@@ -69,11 +68,11 @@ def answer(done: Done) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_better_commit_becomes_the_baseline(repository: Path, gate: Gate) -> None:
-    first = gate("main", "--epochs", "1")
+def test_a_better_commit_becomes_the_baseline(repository: Path, ours: Ours) -> None:
+    first = ours("begin", "main", "--epochs", "1")
     assert first.code == KEEP
     assert answer(first)["decision"] == "baseline"
-    done = gate("better")
+    done = ours("propose", "better")
     assert done.code == KEEP
     kept = answer(done)
     assert kept["decision"] == "keep"
@@ -82,7 +81,7 @@ def test_a_better_commit_becomes_the_baseline(repository: Path, gate: Gate) -> N
     assert kept["seeds"] == 11
     assert kept["trials"] == kept["chain_trials"] == 22
     # Going back is now a proposal, and the worst one: its trials are known.
-    back = gate("main")
+    back = ours("propose", "main")
     assert back.code == DISCARD
     assert answer(back)["trials"] == 0
     assert answer(back)["kept"] == 1
@@ -90,94 +89,94 @@ def test_a_better_commit_becomes_the_baseline(repository: Path, gate: Gate) -> N
 
 
 @pytest.mark.slow
-def test_what_was_decided_stays_decided(repository: Path, gate: Gate) -> None:
+def test_what_was_decided_stays_decided(repository: Path, ours: Ours) -> None:
     branch(repository, "worse", {"model.py": MODEL.replace("1.0", "0.5")})
-    gate("main", "--epochs", "1")
-    first = gate("worse")
+    ours("begin", "main", "--epochs", "1")
+    first = ours("propose", "worse")
     assert first.code == DISCARD
-    again = gate("worse")
+    again = ours("propose", "worse")
     assert answer(again) == answer(first)
     # A new commit with the same files is the same proposal.
     git(repository, "checkout", "--quiet", "worse")
     write(repository, {"model.py": f"# Worse.\n{MODEL.replace('1.0', '0.5')}"})
     commit(repository, "comment")
-    assert answer(gate("worse")) == answer(first)
+    assert answer(ours("propose", "worse")) == answer(first)
 
 
-def test_a_commit_that_trains_the_same_costs_nothing(gate: Gate) -> None:
-    gate("main", "--epochs", "1")
-    done = gate("comment")
+def test_a_commit_that_trains_the_same_costs_nothing(ours: Ours) -> None:
+    ours("begin", "main", "--epochs", "1")
+    done = ours("propose", "comment")
     assert done.code == DISCARD
     assert answer(done)["reason"] == "it trains the same as the baseline main"
     assert answer(done)["chain_trials"] == 0
 
 
 @pytest.mark.proof
-def test_a_limit_leaves_the_proposal_open(gate: Gate) -> None:
-    gate("main", "--epochs", "1")
-    stopped = gate("better", "--max-trials", "6")
+def test_a_limit_leaves_the_proposal_open(ours: Ours) -> None:
+    ours("begin", "main", "--epochs", "1")
+    stopped = ours("propose", "better", "--max-trials", "6")
     assert stopped.code == MORE
     assert answer(stopped)["seeds"] == 3
-    assert gate("better", "--max-trials", "6").code == MORE
-    other = gate("main~0^{}", "--max-trials", "6")
+    assert ours("propose", "better", "--max-trials", "6").code == MORE
+    other = ours("propose", "main~0^{}", "--max-trials", "6")
     assert other.code == KEEP, "it is the baseline"
-    done = gate("better")
+    done = ours("propose", "better")
     assert done.code == KEEP
     assert answer(done)["trials"] == 22
 
 
 @pytest.mark.proof
-def test_only_one_proposal_is_open(repository: Path, gate: Gate) -> None:
+def test_only_one_proposal_is_open(repository: Path, ours: Ours) -> None:
     branch(repository, "other", {"model.py": MODEL.replace("1.0", "1.1")})
-    gate("main", "--epochs", "1")
-    gate("better", "--max-trials", "2")
-    refused = gate("other")
+    ours("begin", "main", "--epochs", "1")
+    ours("propose", "better", "--max-trials", "2")
+    refused = ours("propose", "other")
     assert refused.code == 2
     assert "has the open proposal better" in refused.err
-    assert gate("--withdraw").code == DISCARD
-    assert gate("other", "--max-trials", "4").code in (MORE, DISCARD)
-    gate("--withdraw")
-    assert answer(gate("better", "--max-trials", "40"))["number"] == 3
+    assert ours("withdraw").code == DISCARD
+    assert ours("propose", "other", "--max-trials", "4").code in (MORE, DISCARD)
+    ours("withdraw")
+    assert answer(ours("propose", "better", "--max-trials", "40"))["number"] == 3
 
 
 @pytest.mark.slow
 def test_a_commit_whose_training_fails_is_discarded(
-    repository: Path, gate: Gate
+    repository: Path, ours: Ours
 ) -> None:
     branch(repository, "broken", {"model.py": "def gain():\n    return 1 / 0\n"})
-    gate("main", "--epochs", "1")
-    done = gate("broken")
+    ours("begin", "main", "--epochs", "1")
+    done = ours("propose", "broken")
     assert done.code == DISCARD
     assert "its training failed at seed 0" in str(answer(done)["reason"])
     # The machine may have failed, so it may be proposed again, at the price of a number.
-    again = gate("broken")
+    again = ours("propose", "broken")
     assert again.code == DISCARD
     assert answer(again)["number"] == 2
 
 
 @pytest.mark.slow
-def test_a_commit_that_diverges_is_discarded(repository: Path, gate: Gate) -> None:
+def test_a_commit_that_diverges_is_discarded(repository: Path, ours: Ours) -> None:
     branch(repository, "nan", {"model.py": "def gain():\n    return float('nan')\n"})
-    gate("main", "--epochs", "1")
-    done = gate("nan")
+    ours("begin", "main", "--epochs", "1")
+    done = ours("propose", "nan")
     assert done.code == DISCARD
     assert answer(done)["reason"] == "its seeds speak against it"
 
 
 @pytest.mark.proof
 def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
-    gate: Gate, command: Command
+    ours: Ours, command: Command
 ) -> None:
-    gate("main", "--epochs", "1")
-    nothing = gate("--confirm", "--seeds", "4")
+    ours("begin", "main", "--epochs", "1")
+    nothing = ours("confirm", "--seeds", "4")
     assert nothing.code == 2
     assert "there is nothing to confirm" in nothing.err
-    gate("better")
-    done = gate("--confirm", "--seeds", "4")
+    ours("propose", "better")
+    done = ours("confirm", "--seeds", "4")
     assert done.code == KEEP
     assert answer(done)["verdict"] == "helps"
     assert "baseline, seed 1100" in done.err
-    listed = command("gate", "--chain", "ours")
+    listed = command("chain", "list", "ours")
     assert "better" in listed.out
     # The studies of a chain are not among the others.
     assert "chain/" not in command("status").out
@@ -185,26 +184,25 @@ def test_the_last_baseline_is_compared_with_the_first_on_fresh_seeds(
 
 @pytest.mark.proof
 def test_a_baseline_whose_branch_is_gone_is_still_trained(
-    repository: Path, gate: Gate
+    repository: Path, ours: Ours
 ) -> None:
-    gate("main", "--epochs", "1")
-    gate("better")
+    ours("begin", "main", "--epochs", "1")
+    ours("propose", "better")
     branch(repository, "best", {"model.py": MODEL.replace("1.0", "3.0")})
     git(repository, "branch", "--quiet", "-D", "better")
-    assert gate("best").code == KEEP
+    assert ours("propose", "best").code == KEEP
 
 
 @pytest.mark.proof
 def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
     """SIGKILL at random times, until it is decided: the same decision and trials."""
-    words = [
-        *(sys.executable, "-m", "ablate", "gate", "--chain", "ours"),
-        *("--with", "mine.py", "--executor", "inline", "--format", "json"),
-    ]
 
-    def run(*more: str, seconds: float | None = None) -> str:
+    def run(action: str, *words: str, seconds: float | None = None) -> str:
         process = subprocess.Popen(
-            [*words, *more],
+            [
+                *(sys.executable, "-m", "ablate", "chain", action, "ours"),
+                *(*words, "--with", "mine.py", "--format", "json"),
+            ],
             cwd=repository,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -215,14 +213,15 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
             process.send_signal(signal.SIGKILL)
         return process.communicate()[0]
 
-    run("main", "--epochs", "1")
+    propose = ("propose", "better", "--executor", "inline")
+    run("begin", "main", "--epochs", "1")
     generator = random.Random(0)
     for _ in range(8):
-        run("better", seconds=generator.uniform(0.3, 2.5))
-    killed = json.loads(run("better"))
+        run(*propose, seconds=generator.uniform(0.3, 2.5))
+    killed = json.loads(run(*propose))
     os.rename(repository / "runs", repository.parent / "killed")
-    run("main", "--epochs", "1")
-    whole = json.loads(run("better"))
+    run("begin", "main", "--epochs", "1")
+    whole = json.loads(run(*propose))
     same = ("decision", "evidence", "seeds", "difference", "needed")
     assert {name: killed[name] for name in same} == {name: whole[name] for name in same}
 
@@ -230,7 +229,6 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "make it with its baseline"),
         (["worktree"], "a proposal is a commit"),
         (["my.patch"], "a proposal is a commit"),
         (["nothing"], "no branch, tag or commit nothing"),
@@ -238,13 +236,8 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
         (["main", "--trainer", "other"], "unknown trainer 'other'"),
         (["main", "--set", "x=1"], "unknown factor 'x'"),
         (["main", "--direction", "max"], "it is that of the metric"),
-        (["main", "--withdraw"], "name a proposal, or --withdraw"),
-        (["main", "--seeds", "3"], "--seeds goes with --confirm"),
-        (["main", "--seed", "1"], "chooses rows and seeds itself"),
-        (["main", "--row", "1"], "--row goes with a study"),
-        (["main", "--project"], "--project goes with a study"),
+        (["depth=4"], "no branch, tag or commit depth=4"),
         (["main", "--reported", "0=1"], "needs --direction"),
-        (["--reported", "0=1"], "needs the name of a proposal"),
         (
             ["a", "--reported", "0=1", "--direction", "max", "--epochs", "2"],
             "no effect",
@@ -262,9 +255,9 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
     ],
 )
 def test_bad_input_makes_no_chain(
-    repository: Path, gate: Gate, words: list[str], message: str
+    repository: Path, ours: Ours, words: list[str], message: str
 ) -> None:
-    done = gate(*words)
+    done = ours("begin", *words)
     assert done.code == 2
     assert message in done.err
     assert not (repository / "runs").exists()
@@ -272,28 +265,34 @@ def test_bad_input_makes_no_chain(
 
 @pytest.mark.parametrize("name", ["a/b", "", "a b", "..\n", "x" * 101])
 def test_a_chain_has_a_plain_name(command: Command, name: str) -> None:
-    done = command("gate", "--chain", name, "main")
+    done = command("chain", "begin", name, "main")
     assert done.code == 2
 
 
-def test_options_of_a_chain_are_those_of_its_beginning(gate: Gate) -> None:
-    gate("main", "--epochs", "1")
-    for option in (["--epochs", "2"], ["--metric", "accuracy"], ["--most-seeds", "9"]):
-        done = gate("better", *option)
-        assert done.code == 2
-        assert f"{option[0]} is declared with its first baseline" in done.err
-    done = gate("better", "--max-joules", "1")
+def test_a_chain_begins_once(ours: Ours) -> None:
+    ours("begin", "main", "--epochs", "1")
+    done = ours("begin", "better")
     assert done.code == 2
-    assert "not by energy or price" in done.err
+    assert "the chain ours exists; propose to it" in done.err
 
 
-def test_options_of_a_chain_do_not_go_with_a_study(command: Command) -> None:
-    for option in (["--withdraw"], ["--epochs", "1"], ["--confirm"]):
-        done = command("gate", "mine", "--row", "1", *option)
+@pytest.mark.parametrize("action", ["propose", "confirm"])
+def test_a_chain_chooses_rows_and_seeds(ours: Ours, action: str) -> None:
+    words = ("better",) if action == "propose" else ()
+    for option in ("--seed", "--row"):
+        done = ours(action, *words, option, "1")
         assert done.code == 2
-        assert "goes with --chain" in done.err
-    assert command("gate", "mine").code == 2
-    assert "no effect" in command("gate", "mine", "--row", "1", "--gpus", "1").err
+        assert "chooses rows and seeds itself" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [("propose", "x", "better"), ("withdraw", "x"), ("list", "x")]
+)
+def test_an_unknown_chain_is_named(command: Command, words: tuple[str, ...]) -> None:
+    command("chain", "begin", "ours", "a", "--reported", "0=1", "--direction", "max")
+    done = command("chain", *words)
+    assert done.code == 2
+    assert "unknown chain 'x'" in done.err
 
 
 # Reported results.
@@ -416,9 +415,10 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["ü/ñ", "a\\\\b", "٣"])
 def test_json_has_any_name(command: Command, tmp_path: Path, name: str) -> None:
-    words = ("gate", "--chain", "z", "--runs", str(tmp_path), "--format", "json")
-    command(*words, name, "--reported", "3=1.4", "--direction", "max")
-    done = command(*words, name, "--reported", "4=1.4")
+    words = ("z", name, "--runs", str(tmp_path), "--format", "json")
+    first = ("--reported", "3=1.4", "--direction", "max")
+    command("chain", "begin", *words, *first)
+    done = command("chain", "propose", *words, "--reported", "4=1.4")
     assert json.loads(done.out)["proposal"] == name
 
 
@@ -427,22 +427,25 @@ def test_what_has_no_effect_is_refused_before_anything_is_done(
 ) -> None:
     chain = reported(tmp_path)
     chain.report("second", {0: 0.9})
-    words = ("gate", "--chain", "ours", "--runs", str(tmp_path))
+    runs = ("--runs", str(tmp_path))
     for more, message in (
-        (("--withdraw", "--format", "csv"), "answers in text or JSON, not csv"),
-        (("--withdraw", "--max-trials", "3"), "trains nothing"),
-        (("x", "--reported", "0=3", "--gpus", "1"), "trains nothing"),
-        (("--max-hours", "3"), "trains nothing"),
+        (("withdraw", "ours", "--format", "csv"), "'csv' is not one of"),
+        (("withdraw", "ours", "--max-trials", "3"), "No such option: --max-trials"),
+        (
+            ("propose", "ours", "x", "--reported", "0=3", "--gpus", "1"),
+            "trains nothing",
+        ),
     ):
-        done = command(*words, *more)
+        done = command("chain", *more, *runs)
         assert done.code == 2
         assert message in done.err
     assert chain.proposals()[1].decision is Decision.MORE_SEEDS
-    assert command(*words, "--format", "csv").out.startswith("number,")
+    listed = command("chain", "list", "ours", *runs, "--format", "csv")
+    assert listed.out.startswith("number,")
 
 
-def test_a_changed_declaration_is_refused(repository: Path, gate: Gate) -> None:
-    gate("main", "--epochs", "1")
+def test_a_changed_declaration_is_refused(repository: Path, ours: Ours) -> None:
+    ours("begin", "main", "--epochs", "1")
     changes = {
         '"max"': '"min"',
         '{"accuracy"': '{"other": "min", "accuracy"',
@@ -450,26 +453,28 @@ def test_a_changed_declaration_is_refused(repository: Path, gate: Gate) -> None:
     }
     for old, new in changes.items():
         write(repository, {"mine.py": DECLARATION.replace(old, new)})
-        for words in (["better"], ["--confirm"]):
-            done = gate(*words)
+        for words in (["propose", "better"], ["confirm"]):
+            done = ours(*words)
             assert done.code == 2, done.out
-    assert "has changed since the chain ours was made" in gate("better").err
+    assert "has changed since the chain ours was made" in ours("propose", "better").err
     write(repository, {"mine.py": DECLARATION.replace("train =", "other =")})
-    assert "name the file that declares it: --with FILE" in gate("better").err
+    assert (
+        "name the file that declares it: --with FILE" in ours("propose", "better").err
+    )
     assert len(ablate.open_chain("ours").proposals()) == 1
     write(repository, {"mine.py": f"# Ours.\n{DECLARATION}"})
-    assert gate("better", "--max-trials", "2").code == MORE
+    assert ours("propose", "better", "--max-trials", "2").code == MORE
 
 
 def test_a_baseline_of_another_repository_is_named(
-    repository: Path, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    repository: Path, tmp_path: Path, ours: Ours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(repository, {"here.txt": "a file that the other one does not have"})
     commit(repository, "here")
-    gate("main", "--epochs", "1")
+    ours("begin", "main", "--epochs", "1")
     monkeypatch.chdir(make_repository(tmp_path / "other"))
     runs = str(repository / "runs")
-    done = gate("better", "--runs", runs)
+    done = ours("propose", "better", "--runs", runs)
     assert done.code == 2
     assert "cannot be trained here" in done.err
     assert "fetch the commit" in done.err
@@ -478,26 +483,26 @@ def test_a_baseline_of_another_repository_is_named(
 
 @pytest.mark.slow
 def test_a_baseline_that_fails_leaves_the_proposal_open(
-    repository: Path, gate: Gate
+    repository: Path, ours: Ours
 ) -> None:
     write(repository, {"train.py": SCRIPT.replace("noise =", "open('here')\nnoise =")})
     commit(repository, "needs a file")
     branch(repository, "next", {"model.py": MODEL.replace("1.0", "2.0")})
-    gate("main", "--epochs", "1")
-    done = gate("next")
+    ours("begin", "main", "--epochs", "1")
+    done = ours("propose", "next")
     assert done.code == 2
     assert "a training of the baseline main failed" in done.err
     assert ablate.open_chain("ours").proposals()[1].decision is Decision.MORE_SEEDS
 
 
 @pytest.mark.proof
-def test_a_confirmation_has_one_number_of_seeds(gate: Gate) -> None:
-    gate("main", "--epochs", "1")
-    gate("better")
-    first = gate("--confirm", "--seeds", "3")
+def test_a_confirmation_has_one_number_of_seeds(ours: Ours) -> None:
+    ours("begin", "main", "--epochs", "1")
+    ours("propose", "better")
+    first = ours("confirm", "--seeds", "3")
     assert "better" in str(answer(first)["text"])
-    assert answer(gate("--confirm", "--seeds", "3")) == answer(first)
-    other = gate("--confirm", "--seeds", "2")
+    assert answer(ours("confirm", "--seeds", "3")) == answer(first)
+    other = ours("confirm", "--seeds", "2")
     assert other.code == 2
     assert "is confirmed with 3 seeds" in other.err
 
@@ -574,39 +579,39 @@ def tools_of(folder: Path, trials: int) -> Tools:
 def test_an_agent_proposes_commits_within_its_budget(repository: Path) -> None:
     registry.load_all(["mine.py"])
     tools = tools_of(repository, trials=10)
-    first = tools.gate("ours", "main")
+    first = tools.chain("ours", "main")
     assert first.decision == "baseline"
-    answer = tools.gate("ours", "better", seconds=0)
+    answer = tools.chain("ours", "better", seconds=0)
     while answer.decision == "more seeds" and answer.trials < 10:
-        answer = tools.gate("ours", "better", seconds=5)
+        answer = tools.chain("ours", "better", seconds=5)
     assert answer.seeds == 5
-    used = tools.gate("ours", "better")
+    used = tools.chain("ours", "better")
     assert (used.decision, used.trials) == ("more seeds", 10)
     assert "if a limit is used up, raise it" in used.next
     larger = tools_of(repository, trials=100)
-    answer = larger.gate("ours", "better", seconds=60)
+    answer = larger.chain("ours", "better", seconds=60)
     assert answer.decision == "keep"
     with pytest.raises(Exception, match="no branch, tag or commit nothing"):
-        larger.gate("ours", "nothing")
+        larger.chain("ours", "nothing")
     larger.close()
 
 
 def test_an_agent_reports_its_own_results(tmp_path: Path) -> None:
     tools = tools_of(tmp_path, trials=1)
     with pytest.raises(Exception, match="needs direction"):
-        tools.gate("ours", "first", {0: 1.0})
-    first = tools.gate("ours", "first", {0: 1.0, 1: 1.1}, "min")
+        tools.chain("ours", "first", {0: 1.0})
+    first = tools.chain("ours", "first", {0: 1.0, 1: 1.1}, "min")
     assert (first.decision, first.number) == ("baseline", 0)
-    better = tools.gate("ours", "second", {0: 0.9, 1: 1.0})
+    better = tools.chain("ours", "second", {0: 0.9, 1: 1.0})
     assert better.decision == "more seeds"
     assert better.next == "report seed 2 of first and of second"
     with pytest.raises(Exception, match="direction goes with results"):
-        tools.gate("ours", "second", None, "min")
+        tools.chain("ours", "second", None, "min")
 
 
 def test_the_answer_has_the_published_schema(tmp_path: Path) -> None:
     answer = reported(tmp_path).report("second", {0: None}).to_dict()
-    schema = TypeAdapter(ANSWERS["gate"]).json_schema()
+    schema = TypeAdapter(ANSWERS["chain"]).json_schema()
     jsonschema.validate(json.loads(json.dumps(answer)), schema)
     assert set(answer) == set(schema["properties"])
 

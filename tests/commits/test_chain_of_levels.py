@@ -113,11 +113,11 @@ def test_what_was_decided_stays_decided(chain: Chain) -> None:
 def test_the_file_may_be_named_again(say: Say) -> None:
     Path("tiny.yaml").write_text(TINY)
     for _ in range(2):
-        code, out, err = say("gate", "--chain", "ours", "tiny.yaml")
+        code, out, err = say("chain", "begin", "ours", "tiny.yaml")
         assert code == 0, err
         assert "tiny.yaml is the first baseline" in out
     Path("tiny.yaml").write_text(TINY.replace("epochs: 1", "epochs: 2"))
-    code, _, err = say("gate", "--chain", "ours", "tiny.yaml")
+    code, _, err = say("chain", "begin", "ours", "tiny.yaml")
     assert code == 2
     assert "not the space that it began with" in err
 
@@ -220,11 +220,11 @@ recipe: {epochs: 1, batch_size: 10, warmup_epochs: 0}
 
 def test_built_in_training_has_chains_too(say: Say) -> None:
     Path("tiny.yaml").write_text(TINY + "limits: {params: '<= 20e3'}\n")
-    code, out, err = say("gate", "--chain", "ours", "tiny.yaml", "--format", "json")
+    code, out, err = say("chain", "begin", "ours", "tiny.yaml", "--format", "json")
     assert code == 0, err
     assert json.loads(out)["decision"] == "baseline"
     words = ("--executor", "inline", "--format", "json", "--max-trials", "2")
-    code, out, err = say("gate", "--chain", "ours", "size.width=16", *words)
+    code, out, err = say("chain", "propose", "ours", "size.width=16", *words)
     assert code in (4, 5), err
     assert json.loads(out)["seeds"] == 1
     with Reader("sqlite:///runs/ablate.db") as reader:
@@ -235,20 +235,20 @@ def test_built_in_training_has_chains_too(say: Say) -> None:
     assert declared.seeds.vary == ("init",)
     assert [dict(cell.levels)["size.width"] for cell in results.cells] == [8, 16]
     assert declared.recipe.epochs == 1
-    say("gate", "--chain", "ours", "--withdraw")
+    say("chain", "withdraw", "ours")
     for change, error in (
         ("size.width=64", "cannot be trained: .*params"),
         ("shortcuts.count=1,shortcuts.count=0", "two levels"),
         ("recipe.lr=fast", "number"),
     ):
-        code, _, err = say("gate", "--chain", "ours", change, "--executor", "inline")
+        code, _, err = say("chain", "propose", "ours", change, "--executor", "inline")
         assert code == 2
         assert re.search(error, err), (change, err)
 
 
 def test_a_limit_that_moves_with_the_baseline_is_refused(say: Say) -> None:
     Path("tiny.yaml").write_text(TINY + "limits: {flops: '<= 1.2 * baseline'}\n")
-    code, _, err = say("gate", "--chain", "ours", "tiny.yaml")
+    code, _, err = say("chain", "begin", "ours", "tiny.yaml")
     assert code == 2
     assert "write a number in the place of baseline" in err
     assert not Path("runs").exists()
@@ -257,7 +257,7 @@ def test_a_limit_that_moves_with_the_baseline_is_refused(say: Say) -> None:
 @pytest.mark.parametrize("option", ["--epochs 3", "--set a=1", "--metric top5"])
 def test_options_of_commits_are_refused(say: Say, option: str) -> None:
     Path("tiny.yaml").write_text(TINY)
-    code, _, err = say("gate", "--chain", "ours", "tiny.yaml", *option.split())
+    code, _, err = say("chain", "begin", "ours", "tiny.yaml", *option.split())
     assert code == 2
     assert "write it in tiny.yaml" in err
 
@@ -289,15 +289,15 @@ def test_an_agent_proposes_levels_within_its_budget(chain: Chain) -> None:
         limits=Budget(trials=8),
         how=("--executor", "inline", "--with", "mine.py"),
     )
-    first = tools.gate("ours", "start", space=SPACE)
+    first = tools.chain("ours", "start", space=SPACE)
     assert first.decision == "baseline"
-    answer = tools.gate("ours", "norm=rms", seconds=60)
+    answer = tools.chain("ours", "norm=rms", seconds=60)
     assert (answer.decision, answer.trials) == ("more seeds", 8)
     with pytest.raises(Exception, match="without results"):
-        tools.gate("ours", "start", {0: 1.0}, space=SPACE)
-    assert tools.gate("ours", "start", space=SPACE).decision == "baseline"
+        tools.chain("ours", "start", {0: 1.0}, space=SPACE)
+    assert tools.chain("ours", "start", space=SPACE).decision == "baseline"
     with pytest.raises(Exception, match="began with"):
-        tools.gate("ours", "start", space=SPACE.replace("{depth: 2}", "{depth: 3}"))
+        tools.chain("ours", "start", space=SPACE.replace("{depth: 2}", "{depth: 3}"))
     tools.close()
 
 
@@ -317,9 +317,9 @@ def test_the_baseline_keeps_what_the_file_says(
 ) -> None:
     """A level that the baseline does not name is that of the file, not that proposed."""
     Path("tiny.yaml").write_text(TINY)
-    assert say("gate", "--chain", "ours", "tiny.yaml")[0] == 0
+    assert say("chain", "begin", "ours", "tiny.yaml")[0] == 0
     words = ("--executor", "inline", "--max-trials", "2")
-    code, _, err = say("gate", "--chain", "ours", change, *words)
+    code, _, err = say("chain", "propose", "ours", change, *words)
     assert code in (4, 5), err
     with Reader("sqlite:///runs/ablate.db") as reader:
         results = reader.studies.results("chain/ours/1")
@@ -331,8 +331,8 @@ def test_the_baseline_keeps_what_the_file_says(
 @pytest.mark.parametrize("change", ["pretrained=true", "recipe.milestones=3"])
 def test_what_the_space_has_no_level_of_is_refused(say: Say, change: str) -> None:
     Path("tiny.yaml").write_text(TINY)
-    say("gate", "--chain", "ours", "tiny.yaml")
-    code, _, err = say("gate", "--chain", "ours", change, "--executor", "inline")
+    say("chain", "begin", "ours", "tiny.yaml")
+    code, _, err = say("chain", "propose", "ours", change, "--executor", "inline")
     assert code == 2
     assert "Traceback" not in err
 
@@ -363,11 +363,11 @@ def test_a_study_of_a_chain_is_not_resumed(chain: Chain, say: Say) -> None:
     Path("mine.py").write_text(MINE)
     Path("space.yaml").write_text(SPACE)
     words = ("--with", "mine.py", "--executor", "inline")
-    say("gate", "--chain", "ours", "space.yaml", "--with", "mine.py")
-    say("gate", "--chain", "ours", "depth=3", *words)
+    say("chain", "begin", "ours", "space.yaml", "--with", "mine.py")
+    say("chain", "propose", "ours", "depth=3", *words)
     code, _, err = say("resume", "chain/ours/1", *words)
     assert code == 2
-    assert "ablate gate --chain ours" in err
+    assert "ablate chain propose ours" in err
 
 
 def test_several_objectives_are_refused(say: Say) -> None:
@@ -375,13 +375,14 @@ def test_several_objectives_are_refused(say: Say) -> None:
         TINY.replace("design: one-at-a-time", "strategy: {name: random, cells: 3}")
         + "metric: {top1: max, params: min}\n"
     )
-    code, _, err = say("gate", "--chain", "ours", "tiny.yaml")
+    code, _, err = say("chain", "begin", "ours", "tiny.yaml")
     assert code == 2
     assert "one metric" in err
 
 
 def test_levels_without_a_chain(chain: Chain, say: Say) -> None:
+    chain.begin_space("space.yaml")
     Path("mine.py").write_text(MINE)
-    code, _, err = say("gate", "--chain", "none", "depth=4", "--with", "mine.py")
+    code, _, err = say("chain", "propose", "none", "depth=4", "--with", "mine.py")
     assert code == 2
-    assert "there is no chain none" in err
+    assert "unknown chain 'none'" in err

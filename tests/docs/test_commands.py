@@ -35,6 +35,7 @@ TRIALS = {"1f0c9a", "3f9a2c"}
 # The study of the examples has no failed trial.
 CODES = {
     "gate": {0, 3, 4, 5},
+    "chain": {0, 3, 4, 5},
     "compare": {0, 3, 4, 5},
     "review": {0, 1},
     "abandon": {2},
@@ -116,7 +117,7 @@ def write_files(page: str, folder: Path) -> None:
 
 
 def make_repository(folder: Path) -> None:
-    """Makes a folder a repository with the branches that the pages name, and a chain."""
+    """Makes a folder a repository with the branches that the pages name, and chains."""
     repository.git(folder, "init", "--quiet", "--initial-branch=main")
     texts = {"train.py": repository.SCRIPT, "model.py": repository.MODEL}
     if not (folder / "mine.py").exists():
@@ -154,6 +155,9 @@ def meant(shown: Command) -> list[str]:
     words = [first_trial() if word in TRIALS else word for word in words]
     if words[-2:] == ["--to", "mine.yaml"]:
         words[-1] = "drawn.svg"
+    if words[:2] == ["chain", "begin"]:
+        # The chain of the page has begun.
+        words[2] = "another"
     options = all(word.startswith("--") for word in words[1:])
     if shown.in_text and options:
         # The sentence is about a verb or its option.

@@ -40,7 +40,7 @@ ELSEWHERE = {
     ("docs/own.md", "[tool.ablate]"): "tests/own/test_registry.py",
     ("docs/data.md", "@ablate.dataset()"): "tests/own/test_examples.py",
     ("docs/commits.md", "  commit: [main"): "tests/commits/test_documentation.py",
-    ("docs/agents.md", "GATE ="): "tests/commits/test_documentation.py",
+    ("docs/agents.md", "PROPOSE ="): "tests/commits/test_documentation.py",
     ("docs/coming-from.md", "train = ablate.command("): "tests/docs/test_commands.py",
     ("docs/coming-from.md", "trainer: train"): "tests/docs/test_commands.py",
     ("CONTRIBUTING.md", "_share("): "tests/tasks/test_contributing.py",

@@ -19,7 +19,15 @@ from markdown_it import MarkdownIt
 from matplotlib.cbook import is_math_text
 
 from ablate.text import escape
-from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
+from tests.hostile.texts import (
+    ACTING,
+    FORMULAS,
+    HARMLESS,
+    KINDS,
+    csv_text,
+    evil,
+    restore,
+)
 
 PIECES = [
     *KINDS.values(),
@@ -53,7 +61,7 @@ def squeezed(text: str) -> str:
 @pytest.mark.slow
 @given(TEXTS)
 def test_control_characters_are_seen_and_can_be_had_back(text: str) -> None:
-    assert escape.restore(escape.visible(text)) == text
+    assert restore(escape.visible(text)) == text
     assert not ACTING.search(escape.terminal(text))
     assert "\n" not in escape.line(text)
 
@@ -159,7 +167,7 @@ def test_csv_gives_the_text_back_and_begins_no_formula(values: list[object]) -> 
     csv.writer(stream, lineterminator="\n").writerow(map(escape.csv, values))
     stream.seek(0)
     (cells,) = csv.reader(stream) if stream.getvalue().strip("\n") else ([""],)
-    assert [escape.csv_text(cell) for cell in cells] == [
+    assert [csv_text(cell) for cell in cells] == [
         "" if value is None else str(value) for value in values
     ]
     assert not ACTING.search(stream.getvalue())

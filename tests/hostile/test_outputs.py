@@ -32,7 +32,7 @@ from ablate.results.review import review
 from ablate.results.review.findings_table import review_table
 from ablate.text import escape
 from tests.hostile.conftest import LEVEL, NAME, Hostile
-from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, evil
+from tests.hostile.texts import ACTING, FORMULAS, HARMLESS, KINDS, csv_text, evil
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 # A question of a thousand signs leaves a picture no place; that is said, and is no
@@ -237,9 +237,9 @@ def test_csv_gives_every_text_back_and_begins_no_formula(grid: Table) -> None:
     keys = list(dict.fromkeys(key for row in grid.data for key in row)) or list(
         grid.columns
     )
-    assert [escape.csv_text(cell) for cell in rows[0]] == keys
+    assert [csv_text(cell) for cell in rows[0]] == keys
     for row, data in zip(rows[1:], grid.data, strict=True):
-        assert [escape.csv_text(cell) for cell in row] == [
+        assert [csv_text(cell) for cell in row] == [
             written(data.get(key)) for key in keys
         ]
         for cell, key in zip(row, keys, strict=True):
@@ -437,11 +437,9 @@ def test_exports_give_the_texts_back(
         assert not ACTING.search(file.read_text())
         return
     cells = list(csv.reader(io.StringIO(file.read_text())))
-    assert [escape.csv_text(cell) for cell in cells[0]] == columns
+    assert [csv_text(cell) for cell in cells[0]] == columns
     place = columns.index("layout")
-    assert [escape.csv_text(row[place]) for row in cells[1:]] == [
-        row[place] for row in rows
-    ]
+    assert [csv_text(row[place]) for row in cells[1:]] == [row[place] for row in rows]
     assert not any(cell.startswith(("=", "+", "@")) for row in cells for cell in row)
     numbers = [
         [float(row[columns.index("top1")] or "nan") for row in table]

@@ -73,3 +73,18 @@ ACTING = re.compile(
 def evil(place: str) -> str:
     """All of it, in one text that says where it was put and begins like a formula."""
     return f"={place} " + " ".join(KINDS.values()) + f" end of {place}"
+
+
+# The escapes of `escape.visible`, and the cells that `escape.csv` has marked.
+SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+IS_MARKED = re.compile("''*(?:[=+\\-@\t\n\uff1d\uff0b\uff0d\uff20]|\\\\x0d)")
+
+
+def restore(text: str) -> str:
+    """Returns the text that `escape.visible` received."""
+    return SHOWN.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), text)
+
+
+def csv_text(cell: str) -> str:
+    """Returns the text of a cell that `escape.csv` wrote."""
+    return restore(cell[1:] if IS_MARKED.match(cell) else cell)

@@ -170,9 +170,9 @@ def test_missing_foreign_and_newer_stores(tmp_path: Path) -> None:
     newer = tmp_path / "newer.db"
     Writer(str(newer)).close()
     with sqlite3.connect(newer) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = 'r9999'")
+        connection.execute("UPDATE alembic_version SET version_num = 's9999'")
     connection.close()
-    with pytest.raises(StoreError, match="revision r9999, .* use the newer version"):
+    with pytest.raises(StoreError, match="revision s9999, .* use the newer version"):
         Reader(str(newer))
     with pytest.raises(StoreError, match="does not know; use the newer version"):
         Writer(str(newer))

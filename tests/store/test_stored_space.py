@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
 
 from ablate import factors, pipeline, space
 from ablate.errors import SpaceError
@@ -152,20 +151,6 @@ def test_fields_of_another_version_are_ignored_or_have_their_default() -> None:
     del data["keep"]
     del data["recipe"]["momentum"]
     assert from_data(data, declared.document) == declared
-
-
-@pytest.mark.slow
-def test_a_study_of_an_older_version_is_read_from_its_text(
-    options: Options,
-) -> None:
-    text_ = MINE.replace("  scale: [1.0, 0.5]\n", "")
-    declared = space.load(text_, "mine.yaml")
-    pipeline.run(declared, "mine.yaml", options, executor=SimulatedExecutor(curve))
-    engine = create_engine(f"sqlite:///{options.url}")
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE studies SET space = NULL"))
-    engine.dispose()
-    assert Study("mine", options.url).declared() == declared
 
 
 DESCRIPTIVE = {
