@@ -8,6 +8,7 @@ import shlex
 import socket
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def versions() -> dict[str, str]:
     }
 
 
+@cache
 def _version(package: str) -> str:
     try:
         return version(package)
@@ -84,11 +86,13 @@ def _output(*command: str) -> str:
     return ""
 
 
+@cache
 def _commit() -> tuple[str, bool]:
     """Returns the commit of this code's checkout, and whether it was changed since.
 
     Both are empty outside a checkout. An environment may lie inside the repository of
-    another project; that repository does not track this file.
+    another project; that repository does not track this file. What the process has loaded
+    does not change with the checkout, so the first answer counts.
     """
     if not _output("git", "ls-files", Path(__file__).name):
         return "", False
@@ -98,6 +102,7 @@ def _commit() -> tuple[str, bool]:
     )
 
 
+@cache
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -113,6 +118,7 @@ def _cpu() -> str:
     )
 
 
+@cache
 def _gpus() -> str:
     return _output(
         "nvidia-smi",

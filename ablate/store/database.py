@@ -16,7 +16,15 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Engine,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -53,6 +61,8 @@ RETRY_SECONDS = 0.2
 # What the codes of PostgreSQL for an ended connection begin with: a shutdown, a crash or
 # a start of the server (57P01 to 57P03), and the class of connection errors.
 ENDED_CONNECTIONS = ("57P", "08")
+# The most compiled statements that are kept.
+MOST_STATEMENTS = 2_000
 # Seconds that a first connection waits for a server that may be restarting.
 FIRST_SECONDS = 2.0
 # The key of our advisory lock in PostgreSQL: `ablate` in ASCII.
@@ -61,6 +71,32 @@ ADVISORY_LOCK = 0x61626C617465
 
 class LostConnection(StoreError):
     """The connection to the server ended during a transaction."""
+
+
+class Statements(dict[Any, Any]):
+    """Compiled statements that all engines of one kind share.
+
+    SQLAlchemy keeps them by dialect, and each engine has a dialect of its own, so that
+    every store that is opened would compile all its statements again. Dialects of one
+    class that are configured alike compile alike.
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Returns the compiled statement of a key."""
+        return super().get(_without_dialect(key), default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if len(self) >= MOST_STATEMENTS:
+            self.clear()
+        super().__setitem__(_without_dialect(key), value)
+
+
+def _without_dialect(key: Any) -> Any:
+    return tuple(type(part) if isinstance(part, Dialect) else part for part in key)
+
+
+_OF_WRITERS = {"compiled_cache": Statements()}
+_OF_READERS = {"compiled_cache": Statements()}
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -171,7 +207,9 @@ def open_writer(url: str) -> Engine:
     if file is not None:
         with _readable_errors(url):
             _create_file(file)
-        engine = create_engine(URL.create("sqlite", database=str(file)))
+        engine = create_engine(
+            URL.create("sqlite", database=str(file)), execution_options=_OF_WRITERS
+        )
         event.listen(engine, "connect", _pragmas)
         # Python's driver would commit before each CREATE TABLE, and a kill between two
         # of them would leave half a database. IMMEDIATE takes the write lock at the
@@ -319,7 +357,10 @@ def open_reader(url: str) -> Engine:
     else:
         check_file(file)
         engine = create_engine(
-            "sqlite://", creator=lambda: read_only(file), json_deserializer=_json
+            "sqlite://",
+            creator=lambda: read_only(file),
+            json_deserializer=_json,
+            execution_options=_OF_READERS,
         )
     try:
         with _readable_errors(url), engine.connect() as connection:
