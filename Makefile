@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
+.PHONY: setup demo test quick fuzz gpu proofs full lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
 # Tests start hundreds of processes. Each would compile all modules again where this is set, as in many containers.
@@ -26,13 +26,19 @@ demo: $(READY)
 
 # Two processes of one thread each, one for each core.
 test: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not browser and not proof and not gpu"
+	@OMP_NUM_THREADS=1 SLOWEST=build/slowest-test.txt $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not ray and not browser and not proof and not gpu"
 
-# Tests in a real browser; tests with a real Ray, which have the machine to themselves; and short versions of `make faults`,
-# `make trust` and `make bench-search`.
+# Tests in a real browser; tests with a real Ray, which have the machine to themselves; short versions of `make faults`,
+# `make trust` and `make bench-search`; and `make verify-costs`. `.ci/run` leaves out what a change cannot affect.
 proofs: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "(browser or proof) and not ray"
-	@$(BIN)/python -m pytest -q -m ray
+	@FULL=1 $(BIN)/python .ci/proofs.py
+
+# Everything that `.ci/run` has. The commit is noted, and `.ci/run` compares later ones with it.
+full:
+	@test -z "$$(git status --porcelain)" || { echo "commit first: make full notes the commit that has passed" >&2; exit 2; }
+	@FULL=1 bash .ci/run
+	@git rev-parse HEAD >.ci/passed
+	@echo "Commit .ci/passed."
 
 quick: $(READY)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof and not gpu"

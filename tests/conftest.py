@@ -25,6 +25,8 @@ from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import Event
 from ablate.results.study import Study
 
+pytest_plugins = ["tests.cpu_time"]
+
 # A machine that is busy with something else fails no test. A test takes the same
 # examples each time, so that a run that fails can be repeated; `make fuzz` takes others.
 settings.register_profile(

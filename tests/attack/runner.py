@@ -1,15 +1,20 @@
-"""Runs cases one after the other, each in a fresh folder."""
+"""Runs cases one after the other: in processes of their own, or in this one."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import stat
 import subprocess
 import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest import mock
 
+from ablate.cli import main
 from tests.attack.case import MOST_BYTES, Case, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -78,15 +83,8 @@ class Runner:
             name: (place / name).read_text(errors="replace")
             for name in ("stdout", "stderr")
         }
-        left = tuple(
-            sorted(
-                str(path)
-                for path in {*before, *after}
-                if before.get(path) != after.get(path)
-            )
-        )
         shutil.rmtree(place)
-        return Outcome(**found, **said, left=left)
+        return Outcome(**found, **said, left=changes(before, after))
 
     def close(self) -> None:
         """Ends the server."""
@@ -95,6 +93,49 @@ class Runner:
         self._server.wait()
         assert self._server.stdout is not None
         self._server.stdout.close()
+
+
+def here(case: Case, place: Path) -> Outcome:
+    """Runs a case in this process, in the empty folder `place`, which is the current one.
+
+    Its memory is not measured.
+    """
+    for name, content in case.files.items():
+        write(place / name, content)
+    before = snapshot(place)
+    stdout, stderr = io.StringIO(), io.StringIO()
+    code: object = 0
+    start = time.process_time()
+    with (
+        mock.patch.object(sys, "argv", ["ablate", *case.argv]),
+        redirect_stdout(stdout),
+        redirect_stderr(stderr),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    seconds = time.process_time() - start
+    after = snapshot(place)
+    return Outcome(
+        code=int(str(code or 0)),
+        stdout=stdout.getvalue(),
+        stderr=stderr.getvalue(),
+        seconds=seconds,
+        peak=0,
+        left=changes(before, after),
+    )
+
+
+def changes(before: dict[Path, object], after: dict[Path, object]) -> tuple[str, ...]:
+    """What is new, changed or gone between two snapshots."""
+    return tuple(
+        sorted(
+            str(path)
+            for path in {*before, *after}
+            if before.get(path) != after.get(path)
+        )
+    )
 
 
 def write(path: Path, content: object) -> None:
@@ -108,9 +149,9 @@ def write(path: Path, content: object) -> None:
         content(path)
 
 
-def snapshot(*folders: Path) -> dict[Path, tuple[int, int, int]]:
+def snapshot(*folders: Path) -> dict[Path, object]:
     """What stands in folders: kind, size and time of change by path."""
-    found = {}
+    found: dict[Path, object] = {}
     for folder in folders:
         for path in folder.rglob("*"):
             told = path.lstat()

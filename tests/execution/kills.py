@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ablate.results.study import Study
 
-KILLS = 10
+KILLS = 3
 
 
 def completed(store: Path) -> int:
@@ -32,7 +32,7 @@ def completed(store: Path) -> int:
 def killed_and_undisturbed(
     folder: Path, name: str, text: str, trials: int
 ) -> tuple[Study, Study]:
-    """Returns a study that was killed ten times and went on, and one that was not.
+    """Returns a study that was killed three times and went on, and one that was not.
 
     Args:
         name: the name of the study.
