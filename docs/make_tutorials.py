@@ -116,8 +116,12 @@ def read_all(terminal: int) -> str:
     return b"".join(parts).decode()
 
 
-def run(page: str, folder: Path) -> str:
-    """Runs a page in a folder. Returns it with the output of its commands."""
+def run(page: str, folder: Path, epochs: int | None = None) -> str:
+    """Runs a page in a folder. Returns it with the output of its commands.
+
+    Args:
+        epochs: those of each trial; None: as many as the page says.
+    """
     parts = []
     printed = ""
     written = 0
@@ -126,11 +130,22 @@ def run(page: str, folder: Path) -> str:
             (folder / block.file).write_text(block.text)
         if block.kind == "console":
             commands = [line.removeprefix("$ ") for line in block.text.splitlines()]
-            printed = "".join(output(command, folder) for command in commands)
+            printed = ""
+            for command in commands:
+                if epochs is not None:
+                    set_epochs(folder, epochs)
+                printed += output(command, folder)
         if block.kind == "text":
             parts += [page[written : block.start], printed]
             written = block.end
     return "".join([*parts, page[written:]])
+
+
+def set_epochs(folder: Path, epochs: int) -> None:
+    """Writes another number of epochs into the spaces of a folder."""
+    for space in folder.glob("*.yaml"):
+        text = re.sub(r"\bepochs: \d+", f"epochs: {epochs}", space.read_text())
+        space.write_text(re.sub(r"warmup_epochs: [1-9]\d*", "warmup_epochs: 1", text))
 
 
 def main(names: Sequence[str]) -> None:
