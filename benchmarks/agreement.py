@@ -120,7 +120,7 @@ def study(changes: Sequence[str], values: Vector) -> StudyResults:
 
 
 def judged(changes: Sequence[str], values: Vector) -> list[Effect]:
-    return effects(study(changes, values), MARGIN, predict=False)
+    return effects(study(changes, values), MARGIN)
 
 
 def without_effects(values: Vector, chosen: Vector) -> Vector:

@@ -53,7 +53,7 @@ def false_verdicts(rows: int, runs: tuple[int, int], noise: Noise, count: int) -
     wrong = 0
     for _ in range(count):
         study = unpaired(generator, rows, runs, noise)
-        verdicts = [effect.verdict for effect in effects(study, MARGIN, predict=False)]
+        verdicts = [effect.verdict for effect in effects(study, MARGIN)]
         wrong += any(verdict in SAID for verdict in verdicts)
     return wrong / count
 
@@ -65,9 +65,7 @@ def found(rows: int, runs: tuple[int, int], count: int, *, is_paired: bool) -> f
     for _ in range(count):
         study = unpaired(generator, rows, runs, normal, effect=3 * NOISE)
         study = replace(study, reported=Reported(file="", is_paired=is_paired))
-        right += sum(
-            effect.verdict in SAID for effect in effects(study, MARGIN, predict=False)
-        )
+        right += sum(effect.verdict in SAID for effect in effects(study, MARGIN))
     return right / count / rows
 
 

@@ -320,7 +320,6 @@ def decided(
             results_of(cut, known, generation),
             plan.space.criterion.margin,
             plan.space.seeds.looks,
-            predict=False,
         ),
         sum(len(cell.trials) for cell in cut.cells),
     )

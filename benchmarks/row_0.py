@@ -56,7 +56,7 @@ def power(
     hits = 0
     for _ in range(count):
         values = drawn(generator, means, row_0, NOISES[noise], seed_sd(share))
-        by_row = effects(study(values, seeds), MARGIN, predict=False)
+        by_row = effects(study(values, seeds), MARGIN)
         hits += by_row[1].verdict is Verdict.HELPS
     return hits / count
 
@@ -69,7 +69,7 @@ def false_verdicts(
     wrong = 0
     for _ in range(count):
         values = drawn(generator, [0.0] * cells, row_0, NOISES[noise], seed_sd(share))
-        by_row = effects(study(values, seeds), MARGIN, predict=False)
+        by_row = effects(study(values, seeds), MARGIN)
         wrong += any(effect.verdict in SAID for effect in by_row)
     return wrong / count
 

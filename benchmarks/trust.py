@@ -97,9 +97,7 @@ def false_verdicts(
         values = values if images is None else in_steps(values, images)
         level = LEVEL if final else FIRST_LEVEL
         results = with_primary(made(values, names(cells)), (), level)
-        wrong += any(
-            effect.verdict in SAID for effect in effects(results, MARGIN, predict=False)
-        )
+        wrong += any(effect.verdict in SAID for effect in effects(results, MARGIN))
     return wrong / count
 
 
@@ -128,7 +126,7 @@ def false_primary(
     wrong = 0
     for _ in range(count):
         results = made(drawn(generator, means, seeds, noise), names(cells))
-        found = effects(with_primary(results, primary), MARGIN, predict=False)
+        found = effects(with_primary(results, primary), MARGIN)
         wrong += any(
             effect.verdict in SAID for effect in found if not means[effect.row]
         )
@@ -153,10 +151,10 @@ def power(
     for _ in range(count):
         results = made(drawn(generator, means, seeds), names(cells))
         declared = with_primary(results, [], level)
-        effect = effects(declared, MARGIN, predict=False)[0]
+        effect = effects(declared, MARGIN)[0]
         found += effect.verdict is Verdict.HELPS
         declared = with_primary(results, [1], level)
-        primary = effects(declared, MARGIN, predict=False)[0]
+        primary = effects(declared, MARGIN)[0]
         first += primary.verdict is Verdict.HELPS
         pairs = [paired(cell, results.cells[0]) for cell in results.cells[1:]]
         estimates = [pair.estimate for pair in pairs if pair.estimate is not None]
@@ -182,7 +180,7 @@ def false_same(
     wrong = 0
     for _ in range(count):
         values = drawn(generator, means, seeds, noise)
-        found = effects(made(values, names(rows + 1)), margin, predict=False)
+        found = effects(made(values, names(rows + 1)), margin)
         wrong += any(effect.verdict is Verdict.SAME for effect in found)
     return wrong / count
 
@@ -223,8 +221,7 @@ def coverage_of_rows(
     for _ in range(count):
         values = drawn(generator, truth, seeds, noise)
         estimates = [
-            effect.estimate
-            for effect in effects(made(values, names(4)), MARGIN, predict=False)
+            effect.estimate for effect in effects(made(values, names(4)), MARGIN)
         ]
         inside += all(
             estimate is not None and estimate.low <= planted <= estimate.high
@@ -251,7 +248,7 @@ def decided_by_further(count: int, rows: int, seeds: int, size: float) -> float:
         before = drawn(generator, means, seeds)
         results = made(before, names(rows + 1))
         # A prediction takes longer than a verdict.
-        quick = effects(results, MARGIN, predict=False)[0]
+        quick = effects(results, MARGIN)[0]
         if quick.verdict is not Verdict.INCONCLUSIVE:
             continue
         first = effects(results, MARGIN)[0]
@@ -261,7 +258,7 @@ def decided_by_further(count: int, rows: int, seeds: int, size: float) -> float:
         second = replace(
             made(both, names(rows + 1)), generation=Generation(number=2, level=level)
         )
-        after = effects(second, MARGIN, predict=False)
+        after = effects(second, MARGIN)
         decided.append(after[0].verdict is not Verdict.INCONCLUSIVE)
     return float(np.mean(decided))
 
@@ -723,7 +720,7 @@ def found_at_once(count: int, rows: int, size: float, seeds: int) -> float:
     hits = 0
     for _ in range(count):
         results = made(drawn(generator, _means(rows, size), seeds), names(8))
-        found = effects(with_primary(results, ()), MARGIN, predict=False)
+        found = effects(with_primary(results, ()), MARGIN)
         hits += sum(effect.verdict is Verdict.HELPS for effect in found[:rows])
     return hits / count / rows
 

@@ -69,7 +69,7 @@ def with_verdict(
     wrong = 0
     for _ in range(count):
         values = study(generator, settings, loss, curves, way)
-        by_row = effects(made(values, names(ROWS)), MARGIN, predict=False)
+        by_row = effects(made(values, names(ROWS)), MARGIN)
         wrong += any(effect.verdict in SAID for effect in by_row)
     return wrong / count
 

@@ -251,7 +251,7 @@ class Desk:
             return Status.FAILED
         return Status.PLANNED
 
-    def look(self, study: Made, *, predict: bool = False) -> list[Effect]:
+    def look(self, study: Made) -> list[Effect]:
         """Takes the verdicts of all studies, and notes whether one is wrong.
 
         Returns those of one study.
@@ -261,7 +261,7 @@ class Desk:
             if one.judged and one is not study:
                 continue
             results = self.results(one)
-            found = effects(results, MARGIN, predict=predict and one is study)
+            found = effects(results, MARGIN)
             self.fooled |= any(effect.verdict in self.wrong for effect in found)
             one.judged = all(trial in self.ended for trial in one.trials)
             if one is study:
@@ -309,7 +309,7 @@ def follows_advice(desk: Desk) -> None:
     while seeds <= MOST and not desk.fooled:
         study = desk.declare(desk.cells, seeds)
         desk.train(study)
-        needed = [effect.further for effect in desk.look(study, predict=True)]
+        needed = [effect.further for effect in desk.look(study)]
         more = [number for number in needed if number is not None]
         if not more:
             return
@@ -737,7 +737,7 @@ def fooled_by_margins(count: int, rows: int) -> float:
         wrong += any(
             effect.verdict is Verdict.SAME and means[effect.row] >= margin
             for margin in means[1:]
-            for effect in effects(results, margin, predict=False)
+            for effect in effects(results, margin)
         )
     return wrong / count
 

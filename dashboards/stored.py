@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -78,12 +79,10 @@ def results(name: str) -> tuple[StudyResults, Space]:
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _effects(name: str, stamp: str) -> list[Effect]:
     stored, declared = _results(name, stamp)
-    return effects(
-        stored,
-        declared.criterion.margin,
-        declared.seeds.looks,
-        predict=len(stored.cells) <= MOST_PREDICTED,
-    )
+    found = effects(stored, declared.criterion.margin, declared.seeds.looks)
+    if len(stored.cells) > MOST_PREDICTED:
+        return [replace(effect, count_further=None) for effect in found]
+    return found
 
 
 def verdicts(name: str) -> list[Effect]:

@@ -38,9 +38,8 @@ def array(key: str, make: Callable[[], Array]) -> Array:
     Args:
         key: all that the array depends on, including the revision of the code.
     """
-    name = hashlib.sha256(key.encode()).hexdigest()
     try:
-        file = folder() / f"{name}.npy"
+        file = _file(key)
     except RuntimeError:
         # A user without a home has no cache.
         return make()
@@ -51,9 +50,21 @@ def array(key: str, make: Callable[[], Array]) -> Array:
     # A cache that cannot be written, as on a full disk, is none.
     with contextlib.suppress(OSError):
         _write(file, made)
-        if int(name[:8], 16) % TIDY == 0:
+        if int(file.name[:8], 16) % TIDY == 0:
             _tidy(file.parent)
     return made
+
+
+def has(key: str) -> bool:
+    """Whether there is a file for a key."""
+    try:
+        return _file(key).exists()
+    except RuntimeError:
+        return False
+
+
+def _file(key: str) -> Path:
+    return folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
 
 
 def folder() -> Path:

@@ -43,7 +43,7 @@ def collect() -> Provenance:
         ray=_version("ray"),
         platform=platform.platform(),
         host=socket.gethostname(),
-        cpu=_cpu(),
+        cpu=cpu(),
         cores=os.cpu_count() or 1,
         memory_gb=round(
             os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1
@@ -103,7 +103,8 @@ def _commit() -> tuple[str, bool]:
 
 
 @cache
-def _cpu() -> str:
+def cpu() -> str:
+    """Returns the model of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -154,7 +154,7 @@ def rows_across(sizes: Sequence[Size], margin: float) -> list[RowAcross]:
     """
     sizes = sorted(sizes, key=lambda size: size.position)
     by_row = [
-        {effect.row: effect for effect in effects(size.results, margin, predict=False)}
+        {effect.row: effect for effect in effects(size.results, margin)}
         for size in sizes
     ]
     numbers = [row for row in by_row[0] if all(row in rows for rows in by_row)]

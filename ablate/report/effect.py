@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ablate.records import CellResult, Cost, Level, Status
 from ablate.report.noise import ROUNDING
@@ -42,9 +43,7 @@ class Effect:
         estimate: None with fewer than two seeds, or if all differences are equal, as
             there is no spread to test against.
         judged: adjusted p values and verdict.
-        further: number of further seeds that give an even chance of a conclusive
-            verdict; more than `seeds_needed.MOST` if that many are not enough; None if
-            there is a verdict or no estimate.
+        count_further: returns `further`; None if there is a verdict or no estimate.
         chance: the probability of a conclusive verdict at the last look, if the row gets
             all seeds until then; None if no look is left.
         alone: whether the noise of the row is so unusual that only its own seeds count.
@@ -66,7 +65,9 @@ class Effect:
     mean: float | None = None
     estimate: Estimate | None = None
     judged: Judged | None = None
-    further: int | None = None
+    count_further: Callable[[], int | None] | None = field(
+        default=None, compare=False, repr=False
+    )
     chance: float | None = None
     alone: bool = False
     primary: bool = False
@@ -77,6 +78,15 @@ class Effect:
     shown_by: str = ""
     shown_row: int = 0
     before: tuple[Before, ...] = ()
+
+    @cached_property
+    def further(self) -> int | None:
+        """The number of further seeds that give an even chance of a conclusive verdict.
+
+        It is more than `seeds_needed.MOST` if that many are not enough; None if there is
+        a verdict or no estimate. It is simulated when it is first asked for.
+        """
+        return self.count_further() if self.count_further is not None else None
 
     @property
     def delta_flops(self) -> int | None:
@@ -126,7 +136,7 @@ class Effect:
         if self.judged is None:
             return self
         judged = replace(self.judged, verdict=Verdict.INCONCLUSIVE, withheld=why)
-        return replace(self, judged=judged, further=None, chance=None)
+        return replace(self, judged=judged, count_further=None, chance=None)
 
 
 def differences_with_extra(effects: Iterable[Effect]) -> dict[int, float | None]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ablate.records import (
     LEVEL,
@@ -47,8 +48,6 @@ def effects(
     results: StudyResults,
     margin: float,
     looks: Looks | None = None,
-    *,
-    predict: bool = True,
 ) -> list[Effect]:
     """Returns one effect per variant or baseline, in the order of the table.
 
@@ -58,9 +57,8 @@ def effects(
         margin: the least difference that matters.
         looks: the numbers of seeds at which verdicts are taken, for a study that adds
             seeds until it is decided.
-        predict: estimate the number of further seeds (some ms per undecided cell).
     """
-    return _effects(results, margin, looks, {}, predict=predict)
+    return _effects(results, margin, looks, {})
 
 
 # The effects of earlier studies by their numbers in the store and by row.
@@ -72,8 +70,6 @@ def _effects(
     margin: float,
     looks: Looks | None,
     earlier: Earlier,
-    *,
-    predict: bool,
 ) -> list[Effect]:
     """Returns the effects of a study.
 
@@ -84,9 +80,9 @@ def _effects(
         return []
     for number, study in results.earlier.items():
         if number not in earlier:
-            study_effects = _effects(study, margin, study.looks, earlier, predict=False)
+            study_effects = _effects(study, margin, study.looks, earlier)
             earlier[number] = {effect.row: effect for effect in study_effects}
-    tested = _tested(confirmed_study(results), margin, looks, predict=predict)
+    tested = _tested(confirmed_study(results), margin, looks)
     by_row = {effect.row: effect for effect in tested}
     complete = []
     for cell in _compared_cells(results):
@@ -148,9 +144,7 @@ def _compared_cells(results: StudyResults) -> list[CellResult]:
     ]
 
 
-def _tested(
-    results: StudyResults, margin: float, looks: Looks | None, *, predict: bool
-) -> list[Effect]:
+def _tested(results: StudyResults, margin: float, looks: Looks | None) -> list[Effect]:
     """Returns the effects of the rows that the study has effects of, in their order."""
     reference = results.cells[0]
     cells: list[CellResult] = []
@@ -162,7 +156,6 @@ def _tested(
         direction=results.direction,
         margin=margin,
         looks=looks,
-        predict=predict,
         level=results.generation.level,
         next_level=results.generation.next_level,
         left_out=results.generation.left_out,
@@ -182,7 +175,10 @@ def _tested(
             len(cells) + results.generation.left_out,
         )
         tested = [
-            replace(effect, further=runs_needed(effect, cell, reference, margin))
+            replace(
+                effect,
+                count_further=partial(runs_needed, effect, cell, reference, margin),
+            )
             for effect, cell in zip(tested, cells, strict=True)
         ]
     is_open = results.searching or not all(map(_has_ended, every))
@@ -238,7 +234,6 @@ def control_effects(
     looks: Looks | None = None,
     *,
     declared: bool = False,
-    predict: bool = True,
 ) -> list[Effect]:
     """Returns the effects of variants compared with the baseline at equal cost.
 
@@ -279,10 +274,9 @@ def control_effects(
         judged = [_if_allowed(results, effect, by_index) for effect in judged]
     if results.is_judged_across:
         judged = [effect.without_verdict(Withheld.ACROSS) for effect in judged]
-    if not predict:
-        return judged
     return [
-        replace(effect, further=_further(effect, by_index, margin)) for effect in judged
+        replace(effect, count_further=partial(_further, effect, by_index, margin))
+        for effect in judged
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ablate.records import LEVEL, RESOLVED, CellResult, Direction, Looks, Status
 from ablate.report.effect import Effect, compared, paired
@@ -39,7 +40,6 @@ class Judge:
     direction: Direction
     margin: float
     looks: Looks | None
-    predict: bool
     level: float
     next_level: float
     left_out: int = 0
@@ -237,10 +237,10 @@ class Judge:
             effect = replace(effect, chance=self._chance(family, row, self.looks))
             if not effect.is_given_up:
                 level = level_of_look(self.looks, look + 1, self.level)
-        if not self.predict or level == 0:
+        if level == 0:
             return effect
-        further = seeds_needed(family, row, self.margin, level)
-        return replace(effect, further=further)
+        count = partial(seeds_needed, family, row, self.margin, level)
+        return replace(effect, count_further=count)
 
     def _chance(self, family: Family, row: int, looks: Looks) -> float:
         """Returns the probability of a conclusive verdict at the last look."""

@@ -115,7 +115,7 @@ class _PaperTable:
             for metric in results.metrics
             if metric.name in others
         }
-        row_effects = effects(results, 1.0, looks, predict=False)
+        row_effects = effects(results, 1.0, looks)
         self._effects = {effect.row: effect for effect in row_effects}
         self._rows = self._ordered(summarised(results, row_effects))
         self._best = bold_rows(results, row_effects, looks, style.bold)

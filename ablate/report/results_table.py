@@ -68,7 +68,7 @@ def results_table(
         raise UnknownName(unknown("factor", group, results.factors))
     # The margin of 1.0 is arbitrary: the table shows intervals, p values, `helps` and
     # `hurts`, and none of them depends on the margin.
-    row_effects = effects(results, 1.0, looks, predict=False)
+    row_effects = effects(results, 1.0, looks)
     effect_of = {effect.row: effect for effect in row_effects}
     rows = summarised(results, row_effects)
     shown = _shown_rows(rows, results, group)

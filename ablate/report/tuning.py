@@ -140,9 +140,9 @@ def tuned_rows(
     """
     tune = results.tune
     assert tune is not None
-    own = {effect.row: effect for effect in effects(results, margin, predict=False)}
+    own = {effect.row: effect for effect in effects(results, margin)}
     shared = _at_row_0(results, tried)
-    at_row_0 = {effect.row: effect for effect in effects(shared, margin, predict=False)}
+    at_row_0 = {effect.row: effect for effect in effects(shared, margin)}
     noise = _noise(tried)
     rows = []
     for cell, same in zip(results.cells, shared.cells, strict=True):

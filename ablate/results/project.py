@@ -73,11 +73,10 @@ def _test(study: Study) -> StudyTest | None:
             declared.criterion.margin,
             declared.seeds.looks,
             declared=True,
-            predict=False,
         )
     else:
         control_gains = effects(
-            results, declared.criterion.margin, declared.seeds.looks, predict=False
+            results, declared.criterion.margin, declared.seeds.looks
         )
     if any(effect.withheld in OPEN for effect in control_gains):
         return None

@@ -94,7 +94,7 @@ class Study:
             if study is None:
                 return []
             results = reader.studies.results(study.name)
-        return effects(results, sizes[0].margin, predict=False)
+        return effects(results, sizes[0].margin)
 
     @property
     def is_ladder(self) -> bool:
@@ -308,9 +308,7 @@ class Study:
 
         with Reader(self.store) as reader:
             images = reader.studies.correct_images(self.name)
-        compared = effects(
-            results, declared.criterion.margin, declared.seeds.looks, predict=False
-        )
+        compared = effects(results, declared.criterion.margin, declared.seeds.looks)
         effects_on_images = image_effects(results, compared, images)
         if not effects_on_images and results.reported is not None:
             raise AblateError(

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from dataclasses import astuple
 from functools import cache as cache_once
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from ablate.errors import Infeasible
+from ablate.machine import cache
+from ablate.machine.cpus import usable_cpus
 from ablate.own import registry
 from ablate.parts import trainer_named
 from ablate.records import COST_REVISION, UNCOUNTED, Architecture, Cost
 
 Count = Callable[[Architecture], Cost]
 
+# From so many architectures on, several processes count: each of them imports torch.
+MANY = 40
 # The libraries whose networks and operators are counted.
 LIBRARIES = ("torch", "torchvision", "timm", "fvcore")
 
@@ -24,8 +30,8 @@ class CostCache:
     """The cost by architecture: the stored one if there is one, else the counted one.
 
     A counted cost is kept in the user's cache folder, so that the next command need not
-    count it, unless the architecture has parts of a user. It also remembers which
-    architectures cannot be built. It imports torch only when it counts.
+    count it, unless the architecture has parts of a user. The same holds for the reason
+    why an architecture cannot be built. It imports torch only when it counts.
 
     Args:
         costs: stored costs, by the hash of the architecture.
@@ -48,6 +54,28 @@ class CostCache:
         if key not in self._known:
             self._known[key] = self._count(architecture)
         return self._known[key]
+
+    def ahead(self, architectures: Callable[[], Iterable[Architecture]]) -> None:
+        """Counts many architectures on all cores, for the calls that follow.
+
+        With few of them, or one core, it does nothing: each call counts one.
+        """
+        cores = usable_cpus()
+        if self._counted is not _counted or self._has_own_rules or cores < 2:
+            return
+        from ablate.execution.counting import count_ahead
+
+        different = {each.hash: each for each in architectures()}
+        missing = [
+            each
+            for key, each in different.items()
+            if key not in self._known
+            and not each.code
+            and not each.trainer
+            and not cache.has(_key(each))
+        ]
+        if len(missing) >= MANY:
+            count_ahead(missing, cores, _kept)
 
     def _count(self, architecture: Architecture) -> Cost:
         if architecture.trainer and trainer_named(architecture.trainer).model is None:
@@ -77,20 +105,33 @@ def _counted(architecture: Architecture) -> Cost:
 
 
 def _kept(architecture: Architecture, count: Count) -> Cost:
-    """Returns the cost from the cache folder; counts it if it is not there."""
+    """Returns the cost from the cache folder; counts it if it is not there.
+
+    The cache also has the reason why a network cannot be built, as the bytes of its text.
+
+    Raises:
+        Infeasible: it cannot be built.
+    """
     import numpy as np
 
-    from ablate.machine import cache
+    def counted() -> np.ndarray[Any, Any]:
+        try:
+            return np.array(astuple(count(architecture)), dtype=np.int64)
+        except Infeasible as error:
+            return np.frombuffer(str(error).encode(), dtype=np.uint8)
 
-    numbers = cache.array(
-        f"cost {_revision()} {architecture.hash}",
-        lambda: np.array(astuple(count(architecture)), dtype=np.int64),
-    )
-    return Cost(*map(int, numbers))
+    kept = cache.array(_key(architecture), counted)
+    if kept.dtype == np.uint8:
+        raise Infeasible(kept.tobytes().decode())
+    return Cost(*map(int, kept))
+
+
+def _key(architecture: Architecture) -> str:
+    return f"cost {revision()} {architecture.hash}"
 
 
 @cache_once
-def _revision() -> str:
+def revision() -> str:
     """Returns what a counted cost depends on besides the architecture.
 
     This is more than the revision of stored costs: a change of this package counts at
@@ -102,4 +143,6 @@ def _revision() -> str:
         stat = file.stat()
         stamp.update(f"{file} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     libraries = [f"{name} {version(name)}" for name in LIBRARIES]
-    return " ".join([str(COST_REVISION), stamp.hexdigest(), *libraries])
+    # A network that does not fit into the memory is refused.
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return " ".join([str(COST_REVISION), stamp.hexdigest(), str(memory), *libraries])

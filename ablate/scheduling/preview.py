@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ablate.data import presence
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
+from ablate.machine import cache, provenance
 from ablate.machine.cpus import usable_cpus
 from ablate.own import registry
 from ablate.records import (
     COST_REVISION,
     LEVEL,
+    UNCOUNTED,
+    Architecture,
     Cell,
+    Cost,
     Generation,
     Known,
     Plan,
@@ -23,12 +30,15 @@ from ablate.records import (
     Trial,
 )
 from ablate.records.primary import primary_is_elsewhere, primary_rows
-from ablate.scheduling.cost_cache import CostCache, Count
+from ablate.scheduling.cost_cache import CostCache, Count, revision
 from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.scheduling.sources import growth, make_search
 from ablate.store.reader import Reader
 from ablate.text.advice import option
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -294,8 +304,9 @@ def propose(
     if space.strategy is None:
         from ablate.plan import make_plan
 
-        costs = reader.costs.counted(COST_REVISION) if reader else {}
-        return make_plan(space, CostCache(costs, count)), 0
+        costs = CostCache(reader.costs.counted(COST_REVISION) if reader else {}, count)
+        costs.ahead(lambda: _architectures(space))
+        return make_plan(space, costs), 0
     again = Policy.of(space).again
 
     def results(hashes: Iterable[str]) -> dict[str, Known]:
@@ -305,6 +316,22 @@ def propose(
     search = make_search(space, reader, results, count)
     search.advance()
     return search.plan, search.more_cells
+
+
+def _architectures(space: Space) -> list[Architecture]:
+    """Returns the architectures of a design, as far as they follow from no cost."""
+    from ablate.plan import make_plan
+
+    found: list[Architecture] = []
+
+    def collect(architecture: Architecture) -> Cost:
+        found.append(architecture)
+        return UNCOUNTED
+
+    # A mistake is found again when the plan is made.
+    with contextlib.suppress(AblateError):
+        make_plan(space, collect)
+    return found
 
 
 def _seconds(
@@ -380,11 +407,22 @@ def _timed(space: Space, trial: Trial, flops: dict[str, int]) -> float | None:
     """Seconds per FLOP and epoch, from a few steps on this machine's CPU."""
     if not space.data.images or space.resources.gpus:
         return None
-    from ablate.training.probe import seconds_per_image
+    architecture, batch = trial.architecture, trial.recipe.batch_size
+    threads = max(1, int(space.resources.cpus))
 
-    per_image = seconds_per_image(
-        trial.architecture,
-        trial.recipe.batch_size,
-        threads=max(1, int(space.resources.cpus)),
+    def measured() -> np.ndarray[Any, Any]:
+        import numpy as np
+
+        from ablate.training.probe import seconds_per_image
+
+        return np.array(seconds_per_image(architecture, batch, threads=threads))
+
+    key = (
+        f"seconds {revision()} {provenance.cpu()} {architecture.hash} {batch} {threads}"
     )
-    return per_image * space.data.images / flops[trial.architecture.hash]
+    is_busy = os.getloadavg()[0] > (os.cpu_count() or 1)
+    # A user's code can change, and a busy machine is not always busy.
+    per_image = (
+        measured() if is_busy or architecture.code else cache.array(key, measured)
+    )
+    return float(per_image) * space.data.images / flops[architecture.hash]

@@ -96,7 +96,6 @@ def _undecided(
         results_of(plan, known, generation),
         plan.space.criterion.margin,
         plan.space.seeds.looks,
-        predict=False,
     )
     most = max((len(cell.trials) for cell in plan.cells[1:]), default=0)
     # A cell that was decided at an earlier look has fewer seeds than the reference. Its

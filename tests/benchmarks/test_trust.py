@@ -116,6 +116,6 @@ def test_equal_rows_are_all_bold(trust: ModuleType, seeds: int) -> None:
         for _ in range(400):
             values = trust.drawn(generator, [0.0] * 8, seeds, noise)
             results = trust.made(values, trust.names(8))
-            found = effects(results, 1.0, predict=False)
+            found = effects(results, 1.0)
             told += len(best_rows(results, found)) < 8
         assert trust.Proof("", "", told / 400, 0, 0.05, 400).holds, (name, told)

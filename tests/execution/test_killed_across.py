@@ -1,5 +1,4 @@
-"""Rows that choose their settings at several sizes, on a real Ray: kills change no byte.
-"""
+"""Rows that choose their settings at several sizes, on a real Ray: kills change no byte."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def made(trust: ModuleType, *means: float, seeds: int = 5) -> StudyResults:
 
 
 def bold(results: StudyResults) -> set[int]:
-    return set(best_rows(results, effects(results, 1.0, predict=False)))
+    return set(best_rows(results, effects(results, 1.0)))
 
 
 def test_only_rows_that_are_not_worse_are_bold(trust: ModuleType) -> None:
@@ -45,7 +45,7 @@ def test_a_withheld_verdict_makes_no_row_bold(trust: ModuleType, best: int) -> N
     results = made(trust, *means)
     rows = {row: RowStanding(Standing.KNOWN) for row in (1, 2)}
     known = replace(results, generation=Generation(rows=rows))
-    assert all(effect.withheld for effect in effects(known, 1.0, predict=False))
+    assert all(effect.withheld for effect in effects(known, 1.0))
     assert bold(known) == {best}
 
 

@@ -321,7 +321,6 @@ def test_rows_without_a_difference_still_count_at_later_looks(
         direction="max",
         margin=50.0,
         looks=Looks(3, 6, 3),
-        predict=False,
         level=FIRST_LEVEL,
         next_level=0.0,
     )
@@ -368,7 +367,7 @@ def test_a_decided_row_keeps_the_verdict_of_its_look(trust: ModuleType) -> None:
     cells[1] = replace(cells[1], values=first_three, statuses=states)
     results = replace(results, cells=tuple(cells))
     looks = Looks(3, 6, 3)
-    decided, open_ = effects(results, 0.5, looks, predict=False)
+    decided, open_ = effects(results, 0.5, looks)
     assert decided.verdict is Verdict.HELPS
     assert decided.seeds == (0, 1, 2)
     assert open_.seeds == tuple(range(6))
@@ -376,9 +375,7 @@ def test_a_decided_row_keeps_the_verdict_of_its_look(trust: ModuleType) -> None:
     shorter = [
         replace(cell, values=dict(list(cell.values.items())[:3])) for cell in cells
     ]
-    alone, _ = effects(
-        replace(results, cells=tuple(shorter)), 0.5, looks, predict=False
-    )
+    alone, _ = effects(replace(results, cells=tuple(shorter)), 0.5, looks)
     assert alone.estimate == decided.estimate
 
 

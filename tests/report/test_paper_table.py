@@ -41,7 +41,7 @@ def trust() -> ModuleType:
 
 
 def bold(results: StudyResults) -> frozenset[int]:
-    return best_rows(results, effects(results, 1.0, predict=False))
+    return best_rows(results, effects(results, 1.0))
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -114,7 +114,7 @@ def test_the_reference_is_bold_unless_the_best_row_has_a_star(
         [79.23, 79.05, 79.12],
     ]
     results = study(trust, values)
-    found = effects(results, 1.0, predict=False)
+    found = effects(results, 1.0)
     assert found[2].verdict not in ("helps", "hurts")
     assert 0 in bold(results)
 

@@ -62,7 +62,7 @@ def test_a_later_generation_finds_its_difference_with_that_probability(
     for _ in range(600):
         results = trust.made(trust.drawn(generator, means, 8), trust.names(5))
         declared = replace(results, generation=Generation(number=2, level=level))
-        (effect, *_) = effects(declared, trust.MARGIN, predict=False)
+        (effect, *_) = effects(declared, trust.MARGIN)
         found += effect.verdict is Verdict.HELPS
     assert abs(found / 600 - 0.8) < 3 * (0.8 * 0.2 / 600) ** 0.5
 
