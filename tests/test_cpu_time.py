@@ -36,6 +36,7 @@ def test_a_test_that_takes_long_fails_unless_it_is_a_proof(
     pytester.makeini("[pytest]\nmarkers = proof\n")
     pytester.makepyfile(TESTS)
     with monkeypatch.context() as shorter:
+        shorter.delenv("PYTEST_XDIST_WORKER", raising=False)
         shorter.setenv("SLOWEST", "slowest.txt")
         shorter.setattr("tests.cpu_time.MOST_SECONDS", 0.2)
         result = pytester.runpytest_inprocess("-p", "tests.cpu_time")

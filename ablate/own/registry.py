@@ -29,7 +29,7 @@ import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -575,13 +575,19 @@ def _refuse_unseen(part: Part) -> None:
 
 def _built_in() -> list[Any]:
     """The parts of this package, as far as they are imported."""
-    records = []
-    for name, module in list(sys.modules.items()):
-        if name.startswith("ablate."):
-            for value in vars(module).values():
-                if getattr(type(value), "part", None) in KINDS:
-                    records.append(value)
-    return records
+    return _records_of(
+        tuple(name for name in sys.modules if name.startswith("ablate."))
+    )
+
+
+@lru_cache(maxsize=1)
+def _records_of(modules: tuple[str, ...]) -> list[Any]:
+    return [
+        value
+        for name in modules
+        for value in vars(sys.modules[name]).values()
+        if getattr(type(value), "part", None) in KINDS
+    ]
 
 
 def _forget(source: Source) -> None:

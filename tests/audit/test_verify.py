@@ -422,7 +422,7 @@ def test_the_base_model_has_one_shortcut_in_print(
         assert all(number in row.note for number in (params, *flops))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("size", ["Ti", "S"])
 def test_an_unmodified_deit_has_a_class_token_in_print_and_one_with_iffn_has_none(
     size: str,

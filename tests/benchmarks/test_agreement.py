@@ -30,7 +30,7 @@ def test_there_are_twelve_rows_with_twenty_seeds(agreement: ModuleType) -> None:
     assert np.isfinite(values).all()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_few_studies_without_effects_have_a_false_verdict(
     agreement: ModuleType, seeds: int

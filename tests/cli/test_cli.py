@@ -234,7 +234,7 @@ def test_advised_commands_name_the_store_and_no_password(
     assert advice.command("table", "x") == "ablate table x"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> None:
     import numpy as np
 
@@ -604,7 +604,7 @@ def test_a_checkout_that_is_not_installed_has_no_version(
     assert say("--version") == (2, "", message)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_diagnose_and_plot(trained: Say) -> None:
     code, shown, told = trained(
         "diagnose",

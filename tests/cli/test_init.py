@@ -152,7 +152,7 @@ def test_the_comments_name_no_factor_and_no_diagnostic_that_is_not_there() -> No
         assert diagnostics.find(name)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_one_epoch_is_enough_for_a_smoke_test(options: Options) -> None:
     text = re.sub(
         r"^recipe: .*$",

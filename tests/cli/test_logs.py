@@ -71,6 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     registry.clear()
 
 
+@pytest.mark.proof
 def test_the_log_of_a_function_has_all_that_it_prints(folder: Path, say: Say) -> None:
     with_parts = ("--with", "own.py")
     run(say, "run", "mine.yaml", "--executor", "local", *with_parts, code=1)

@@ -179,6 +179,7 @@ def test_a_name_is_no_path(tools: Tools, tmp_path: Path, name: str) -> None:
     assert list(tmp_path.rglob("*")) == []
 
 
+@pytest.mark.proof
 def test_queries_of_agents_are_limited(
     tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,7 +225,7 @@ def test_waiting_ends_with_the_server(tools: Tools) -> None:
     assert time.monotonic() - started < 50
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_json_of_the_verbs_has_the_published_schemas(say: Say) -> None:
     """Studies with two seeds, so that every verb has rows."""
     Path("tiny.yaml").write_text(TINY)

@@ -38,7 +38,7 @@ def lines(grid: Table, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]
     return re.sub(r"\x1b\[[0-9;]*m", "", "".join(written)).splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(grid=tables(), width=st.integers(60, 200))
 def test_nothing_is_cut_off(

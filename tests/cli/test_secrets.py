@@ -92,6 +92,7 @@ def test_passwords_are_masked_in_any_text(text: str, shown: str) -> None:
     assert masked(text) == shown
 
 
+@pytest.mark.proof
 @given(
     st.text("abcXYZ019-_.~!$&*+,;=%/?#[]", min_size=1),
     st.text(max_size=30),
@@ -136,6 +137,7 @@ def test_a_store_that_the_environment_names_needs_no_option(
     assert cli_options.place_of(URL, Path("runs")) == ""
 
 
+@pytest.mark.proof
 def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     with pytest.raises(StoreError) as refused:
         exists("postgresql+psycopg://ada:s3cret@127.0.0.1:1/ablate")

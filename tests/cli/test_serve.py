@@ -67,6 +67,7 @@ def printed(server: subprocess.Popen[str]) -> str:
     return address[0]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_the_server_and_frees_its_port(
     number: signal.Signals, tmp_path: Path
@@ -78,6 +79,7 @@ def test_a_signal_ends_the_server_and_frees_its_port(
         assert until(False, port, 5), "the port is still taken"
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("more", "environment"),
     [
@@ -103,6 +105,7 @@ def test_other_users_do_not_see_the_token(
         assert printed(server) == f"http://127.0.0.1:{port}/?token=sesame"
 
 
+@pytest.mark.proof
 def test_the_printed_address_opens_and_nothing_else_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +122,7 @@ def test_the_printed_address_opens_and_nothing_else_does(
                 urllib.request.urlopen(other, timeout=30)
 
 
+@pytest.mark.proof
 def test_a_token_of_any_characters_is_printed_as_an_address(tmp_path: Path) -> None:
     with (
         started(tmp_path, free_port(), ABLATE_TOKEN="a&b=c#d e+f%20é") as server,
@@ -127,6 +131,7 @@ def test_a_token_of_any_characters_is_printed_as_an_address(tmp_path: Path) -> N
         assert answer.status == 200
 
 
+@pytest.mark.proof
 def test_other_machines_use_the_name_of_this_one(tmp_path: Path) -> None:
     port = free_port()
     name = socket.gethostname().lower()

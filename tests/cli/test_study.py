@@ -209,6 +209,7 @@ def test_a_study_whose_curves_can_be_seen_stays(desk: Desk) -> None:
         writer.remove("parts")
 
 
+@pytest.mark.proof
 def test_options_that_do_nothing_are_refused(
     desk: Desk, say: Say, place: tuple[str, str]
 ) -> None:

@@ -88,7 +88,7 @@ def test_a_better_commit_becomes_the_baseline(repository: Path, ours: Ours) -> N
     assert not git(repository, "status", "--porcelain")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_what_was_decided_stays_decided(repository: Path, ours: Ours) -> None:
     branch(repository, "worse", {"model.py": MODEL.replace("1.0", "0.5")})
     ours("begin", "main", "--epochs", "1")
@@ -269,6 +269,7 @@ def test_a_chain_has_a_plain_name(command: Command, name: str) -> None:
     assert done.code == 2
 
 
+@pytest.mark.proof
 def test_a_chain_begins_once(ours: Ours) -> None:
     ours("begin", "main", "--epochs", "1")
     done = ours("begin", "better")

@@ -71,7 +71,7 @@ def levels(chain: Chain) -> object:
     return json.loads(chain.baseline().source)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_kept_levels_add_up(chain: Chain) -> None:
     first = chain.begin_space("space.yaml")
     assert first.proposal.decision is Decision.BASELINE
@@ -130,6 +130,7 @@ def test_a_way_back_is_another_proposal(chain: Chain) -> None:
     assert names(chain)[2] == ("norm=layer", "discard")
 
 
+@pytest.mark.proof
 def test_a_limit_leaves_the_proposal_open(chain: Chain) -> None:
     chain.begin_space("space.yaml")
     limited = ablate.open_chain("ours", executor="inline", max_trials=4)
@@ -198,6 +199,7 @@ def test_a_changed_part_is_refused(chain: Chain) -> None:
     assert len(chain.proposals()) == 1
 
 
+@pytest.mark.proof
 def test_excluded_levels_are_not_proposed(chain: Chain) -> None:
     Path("space.yaml").write_text(SPACE + "exclude: [{norm: rms, act: gelu}]\n")
     chain.begin_space("space.yaml")

@@ -97,7 +97,7 @@ def test_a_commit_that_trains_the_same_is_not_trained(
     assert not (repository / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_worst_of_several_verdicts_decides(
     repository: Path, compare: Compare
 ) -> None:
@@ -172,7 +172,7 @@ def test_the_package_of_a_commit_comes_before_an_installed_one(
     registry.clear()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_moved_branch_is_trained_again_and_an_old_result_is_kept(
     repository: Path, compare: Compare
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_moved_branch_is_trained_again_and_an_old_result_is_kept(
     assert "commit = better helps: +3.0" in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_run_that_was_stopped_goes_on(compare: Compare, command: Command) -> None:
     stopped = compare(*BETTER, "4", "--max-trials", "3")
     assert stopped.code == INCONCLUSIVE, "3 would stand for hurts"

@@ -38,7 +38,7 @@ def broken(folder: Path, text: str) -> dict[str, str]:
     return dict(failures(folder, text))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_sound_parts_pass(tmp_path: Path) -> None:
     assert broken(tmp_path, PARTS) == {}
     assert broken(tmp_path, TRAINER) == {}

@@ -106,7 +106,7 @@ levels = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("family", marked(SMALL, LARGE))
 @settings(max_examples=2)
 @example({})

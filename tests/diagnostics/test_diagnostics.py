@@ -246,7 +246,7 @@ def matrix(rows: int, columns: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((rows, columns))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_linear_network_has_its_product_as_constant() -> None:
     w0, w1 = matrix(6, 4, 0), matrix(3, 6, 1)
     ones = np.ones(6)
@@ -272,7 +272,7 @@ def test_slopes_are_those_of_the_activations() -> None:
         assert slope.max().item() == pytest.approx(SLOPES[name][1], abs=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "settings",
     [

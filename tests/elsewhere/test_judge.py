@@ -287,7 +287,7 @@ def test_python_has_the_same() -> None:
     assert ablate.judge(listed, baseline={"norm": "a"}).effects() == judged.effects()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_million_lines_take_seconds(tmp_path: Path, say: Say) -> None:
     generator = np.random.default_rng(0)
     epochs = np.arange(10_000)

@@ -109,6 +109,7 @@ def test_every_table_says_that_runs_were_trained_elsewhere(
     assert MARK in out.lower()
 
 
+@pytest.mark.proof
 def test_reports_and_charts_say_it_too(say: Say) -> None:
     runs_of().to_csv("results.csv", index=False)
     say("judge", "results.csv", "--baseline", "norm=layer", "--keep", "--name", "a/b")

@@ -221,7 +221,7 @@ def test_there_is_no_verdict_before_all_sizes_have_ended(
     assert verdicts(ladder)[0].startswith("helps at every size")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("text", [STUDY, TUNED], ids=["plain", "tuned"])
 def test_ten_kills_change_no_byte(
     run_study: RunStudy, options: Options, ladder: Study, tmp_path: Path, text: str

@@ -130,7 +130,7 @@ def test_proposals_do_not_depend_on_the_confirmation(
     assert [dict(cell.levels) for cell in results(other).cells] == with_confirmation
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_killed_at_any_event_the_table_is_the_undisturbed_one(
     run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -194,7 +194,7 @@ def test_a_confirmation_that_is_left_out_afterwards_takes_the_verdicts_with_it(
     assert {effect.withheld for effect in found} == {Withheld.KNOWN, Withheld.PARTIAL}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_confirmation_that_is_added_afterwards_is_another_generation(
     run_text: RunText, options: Options
 ) -> None:

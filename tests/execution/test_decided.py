@@ -148,7 +148,7 @@ def test_what_cannot_be_decided_so_is_refused(
 WITH_BASELINE = UNTIL.replace("until_decided: 9", "until_decided: 9, baseline: 7")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_row_0_begins_with_its_own_number_of_seeds(
     run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

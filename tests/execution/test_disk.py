@@ -129,6 +129,7 @@ def test_keep_none_leaves_no_checkpoint_once_the_result_is_stored(
     assert Study("tiny", other.url).table() == table
 
 
+@pytest.mark.proof
 def test_keep_best_leaves_the_weights_alone(tiny: str, options: Options) -> None:
     train(tiny, options)
     whole = sum(file.stat().st_size for file in files(options))

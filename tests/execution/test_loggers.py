@@ -337,6 +337,7 @@ def test_all_three_beside_real_training(
         assert [(line["epoch"], line["top1"]) for line in history] == curve
 
 
+@pytest.mark.proof
 def test_tensorboard_that_failed_says_nothing_more(tmp_path: Path) -> None:
     """Neither a thread nor the end of Python writes to the full disk again."""
     seen = subprocess.run(
@@ -385,7 +386,7 @@ def all_scalars(folder: Path) -> dict[str, list[tuple[int, str, float]]]:
     return {each.name: sorted(scalars(each)) for each in folder.iterdir()}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_study_that_is_trained_is_logged_as_if_it_had_been_then(
     say: Say, tmp_path: Path
 ) -> None:

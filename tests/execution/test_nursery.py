@@ -126,6 +126,7 @@ def test_a_worker_ends_with_its_client_even_if_it_hangs(nursery: Nursery) -> Non
     assert until(lambda: not workers(nursery))
 
 
+@pytest.mark.proof
 def test_the_client_of_a_killed_worker_hears_of_it(nursery: Nursery) -> None:
     with nursery.worker() as killed, nursery.worker() as other:
         costs(killed, 96)
@@ -322,6 +323,7 @@ nursery_process.serve(int(sys.argv[1]))
 """
 
 
+@pytest.mark.proof
 def test_what_a_worker_has_started_ends_with_it(tmp_path: Path) -> None:
     """A process that the worker has forked holds the connection too."""
     path = tmp_path / "socket"
@@ -371,6 +373,7 @@ def test_a_nursery_that_cannot_be_started_is_one_message(
         Nursery(tmp_path / "nursery").hold()
 
 
+@pytest.mark.proof
 def test_ctrl_c_in_a_terminal_does_not_reach_a_nursery_that_starts(
     tmp_path: Path,
 ) -> None:

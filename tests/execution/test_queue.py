@@ -72,7 +72,7 @@ def test_what_comes_back_is_handed_out_again_but_not_for_ever(
     assert handed == MOST_RETURNS + 1
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_trial_that_another_process_still_trains_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_the_best_cell_is_found_with_a_part_of_the_epochs(
     )
 
 
+@pytest.mark.proof
 def test_a_resumed_run_knows_the_rungs(
     run_text: RunText, options: Options, table: Callable[[], str]
 ) -> None:

@@ -282,6 +282,7 @@ def test_results_that_were_known_at_a_setting_give_no_verdict(
     assert {shown.generation.standing(row) for row in (1, 2)} == {Standing.KNOWN}
 
 
+@pytest.mark.proof
 def test_the_trials_that_choose_leave_no_seed_out(
     run_text: RunText, options: Options
 ) -> None:

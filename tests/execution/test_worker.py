@@ -87,6 +87,7 @@ def client() -> Iterator[Client]:
     made.hang_up()
 
 
+@pytest.mark.proof
 def test_a_job_begins_steps_and_ends(client: Client, job: Job) -> None:
     (started,) = client.ask(Begin(job, "local", last=False)).events
     assert isinstance(started, Started)
@@ -99,6 +100,7 @@ def test_a_job_begins_steps_and_ends(client: Client, job: Job) -> None:
     assert events[-1].status == Status.COMPLETED
 
 
+@pytest.mark.proof
 def test_a_step_is_at_least_one_epoch(client: Client, job: Job) -> None:
     client.ask(Begin(job, "local", last=False))
     for number in range(1, EPOCHS + 1):
@@ -106,6 +108,7 @@ def test_a_step_is_at_least_one_epoch(client: Client, job: Job) -> None:
         assert [epoch.number for epoch in epochs] == [number]
 
 
+@pytest.mark.proof
 def test_after_the_end_a_step_does_nothing(client: Client, job: Job) -> None:
     client.ask(Begin(job, "local", last=False))
     client.ask(Step(60))
@@ -113,6 +116,7 @@ def test_after_the_end_a_step_does_nothing(client: Client, job: Job) -> None:
     assert client.ask(Leave(Status.RUNNING)) == Answer()
 
 
+@pytest.mark.proof
 def test_jobs_follow_one_another_until_the_last_one(
     trials: tuple[Trial, ...], tmp_path: Path
 ) -> None:
@@ -130,6 +134,7 @@ def test_jobs_follow_one_another_until_the_last_one(
     assert not client.thread.is_alive()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("status", [Status.RUNNING, Status.PRUNED])
 def test_a_job_that_is_left_can_be_resumed(
     client: Client, job: Job, status: Status
@@ -146,6 +151,7 @@ def test_a_job_that_is_left_can_be_resumed(
     client.ask(Leave(status))
 
 
+@pytest.mark.proof
 def test_a_failure_of_a_trial_is_an_event(client: Client, job: Job) -> None:
     data = replace(job.trial.data, name="none", path="nowhere")
     lacking = replace(job, trial=replace(job.trial, data=data))

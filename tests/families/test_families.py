@@ -77,7 +77,7 @@ PAIRS = [
 ]
 IDS = [f"{family.name}-{factor.name}" for family, factor in PAIRS]
 # Two families of different layouts; the others are proofs.
-OFTEN = ("vit", "swin")
+OFTEN = ("vit", "pvt")
 SHARED_PAIRS = [
     pytest.param(
         *pair,

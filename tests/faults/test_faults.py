@@ -168,7 +168,7 @@ def test_the_report_says_what_was_found_on_each_store(tmp_path: Path) -> None:
     assert "| PostgreSQL | 2 | 0 | 0 | 0 | 1 | 0 | 0 |" in text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_store_on_postgresql_answers_like_one_on_sqlite(tmp_path: Path) -> None:
     with postgres() as server, postgres_database(server, "answers") as store:
         for kind, url in (

@@ -48,7 +48,7 @@ def images(height: int, width: int, count: int = 1) -> Tensor:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_maps_of_swin_are_those_of_timm_where_windows_fill_the_grid() -> None:
     ours = maps_of(network(SWIN, "upernet-small", 224, 448))
     theirs: Any = timm.create_model(

@@ -58,7 +58,7 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(TEXTS)
 def test_control_characters_are_seen_and_can_be_had_back(text: str) -> None:
     assert restore(escape.visible(text)) == text
@@ -185,7 +185,7 @@ def test_csv_numbers_stay_numbers() -> None:
     assert escape.csv("'tis") == "'tis", "an apostrophe of the text stays one"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(
     st.recursive(
         TEXTS | st.integers() | st.booleans(),

@@ -115,6 +115,7 @@ def test_hostile_text_is_printed(tmp_path: Path, text: str) -> None:
     assert f"begin{wanted}end" in "".join(printed.split())
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ANSWERS)
 def test_every_table_compiles(hostile: Hostile, tmp_path: Path, name: str) -> None:
     grid = made(hostile, name)

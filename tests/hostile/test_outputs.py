@@ -336,7 +336,7 @@ def test_every_verb_prints_text_as_text(verb: Verb, name: str, form: str) -> Non
         )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_plan_shows_hostile_levels_as_text(hostile: Hostile, verb: Verb) -> None:
     text = hostile.study.results().document.replace(
         "question: Does a shortcut help a very small ViT?", ""
@@ -515,7 +515,7 @@ def test_pictures_of_layers_show_text_as_text(
     ElementTree.parse(tmp_path / "a.svg")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @crowded
 @pytest.mark.parametrize("interactive", [False, True])
 def test_the_report_shows_text_as_text(

@@ -9,6 +9,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "ablate").rglob("*.py"), *(ROOT / "dashboards").rglob("*.py")])
@@ -42,9 +43,22 @@ def empty_names_per_thousand(trees: list[ast.Module]) -> float:
     return 1000 * sum(counts[name] for name in EMPTY_NAMES) / counts.total()
 
 
+def local_names(code: CodeType) -> Iterator[str]:
+    """Yields the arguments and variables of all functions in compiled code."""
+    yield from code.co_varnames
+    yield from code.co_cellvars
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from local_names(inner)
+
+
 def test_names_say_what_they_hold() -> None:
-    trees = [ast.parse(file.read_text()) for file in FILES]
-    assert empty_names_per_thousand(trees) < MOST_EMPTY_NAMES
+    """Each function counts a name once, which takes less time than a syntax tree."""
+    counts = Counter[str]()
+    for file in FILES:
+        counts.update(local_names(compile(file.read_text(), str(file), "exec")))
+    share = 1000 * sum(counts[name] for name in EMPTY_NAMES) / counts.total()
+    assert 0.1 < share < MOST_EMPTY_NAMES
 
 
 def test_the_checks_see_what_they_look_for() -> None:

@@ -172,6 +172,7 @@ def test_a_script_without_checkpoint_begins_again(
         assert reader.query("SELECT MAX(first_epoch) FROM attempts")[1] == [(0,)]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("ahead", [2, 4])
 def test_a_gap_between_checkpoint_and_reports_begins_again(
     use: Use, run: Run, options: Options, tmp_path: Path, ahead: int

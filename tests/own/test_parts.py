@@ -178,6 +178,7 @@ def test_what_a_trial_does_not_use_is_not_in_its_hash(use: Use) -> None:
     assert again.trials[0].hash == first.trials[0].hash
 
 
+@pytest.mark.proof
 def test_a_changed_file_trains_again_and_a_revision_does_not(
     use: Use, run: Run
 ) -> None:

@@ -400,6 +400,7 @@ nano = ablate.command(
 """
 
 
+@pytest.mark.proof
 def test_a_script_that_counts_steps_and_reads_python(
     use: Use, run: Run, options: Options, tmp_path: Path
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_switch_without_a_default_must_be_named(use: Use) -> None:
     assert planned(SPACE + "fixed: {width: 6}\n").cells[0].trials
 
 
+@pytest.mark.proof
 def test_the_schema_knows_the_levels_of_each_backbone(use: Use) -> None:
     use(SMALL)
     levels = space.json_schema()["properties"]["fixed"]["properties"]

@@ -133,7 +133,7 @@ def test_random_is_seeded_and_grows() -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(
     st.lists(st.integers(2, 4), min_size=1, max_size=4),
     st.integers(1, 60),

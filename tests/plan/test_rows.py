@@ -126,7 +126,7 @@ recipe: {epochs: 2, warmup_epochs: 0}
     assert not notes[1, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_start_is_part_of_the_trial_and_its_absence_is_not(tmp_path: Path) -> None:
     torch.save({"x": torch.zeros(1)}, tmp_path / "some.pth")
     document = ROWS.replace("seeds: 2", "seeds: 1")

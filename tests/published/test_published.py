@@ -138,7 +138,7 @@ def test_rows_match_by_what_the_network_reads() -> None:
     assert matching_row(table, {**levels, "shortcuts.b": 16}, {}) is None
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_all_published_architectures_resolve() -> None:
     for table in tables().values():
         for row in table.rows:

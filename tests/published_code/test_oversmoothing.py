@@ -61,7 +61,7 @@ def test_on_cait(settings: dict[str, Level]) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("settings", [{"attnscale": True}, {"featscale": "text"}])
 @pytest.mark.parametrize("index", [0, 1])
 def test_on_swin(index: int, settings: dict[str, Level]) -> None:
@@ -123,7 +123,7 @@ def test_published_swin_takes_the_mean_over_the_image() -> None:
         assert torch.allclose(by_image, by_window, rtol=0, atol=1e-12) is equal
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("index", [0, 1])
 def test_featscale_image_on_swin_takes_the_mean_over_the_image_once(index: int) -> None:
     settings: dict[str, Level] = {"size.window": WINDOW, "featscale": "image"}

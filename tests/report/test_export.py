@@ -75,7 +75,7 @@ def test_a_search_is_an_optuna_study(
         Study("tiny", options.url).export_optuna("nowhere")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_dashboard_opens_it(
     run_text: RunText, tiny: str, options: Options, tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ def test_lines_of_one_row_are_no_figure(study: Study) -> None:
         coordinates(replace(results, cells=results.cells[:1]))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_figures_sentences_and_the_report_show_labels(
     study: Study, tmp_path: Path
 ) -> None:

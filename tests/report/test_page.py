@@ -221,7 +221,7 @@ def test_a_study_without_a_spread_has_a_report(
     assert "no information about noise" in (tmp_path / "a.html").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_hostile_name_cannot_run(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:
@@ -314,7 +314,7 @@ def test_the_report_is_readable_on_a_phone(
         assert (shade > 200) == (theme == "dark")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_theme_changes_no_word(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:
@@ -326,7 +326,7 @@ def test_the_theme_changes_no_word(
     assert "stroke: currentColor = " not in text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_report_tells_a_commit_and_a_platform_in_short(
     study: Study, tmp_path: Path
 ) -> None:

@@ -264,7 +264,7 @@ nested = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @given(st.dictionaries(keys, nested, max_size=6))
 @settings(deadline=None, max_examples=300)
 def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:

@@ -183,6 +183,7 @@ def test_ranges_where_they_do_not_fit(text: str, message: str) -> None:
     assert max(map(len, str(caught.value).splitlines())) < 400
 
 
+@pytest.mark.proof
 def test_the_schema_has_ranges_of_numbers_only() -> None:
     schema = space.json_schema()
     jsonschema.validate(parse(TEXT, "x").values, schema)

@@ -59,7 +59,7 @@ def test_a_search_has_no_row_0_with_further_seeds() -> None:
         space.load(text, "tiny.yaml")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_more_seeds_of_row_0_after_results_are_a_new_generation(
     run_text: RunText, options: Options
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_restart_of_the_server_is_waited_for(
         assert {(count, numbers) for _, count, numbers in rows} == {(20, 20)}
 
 
+@pytest.mark.proof
 def test_an_address_where_no_server_listens_is_refused_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(StoreError, match="cannot be opened"):

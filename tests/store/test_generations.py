@@ -82,6 +82,7 @@ def verdicts(effects: Iterable[Effect]) -> dict[int, Verdict]:
     return {effect.row: effect.verdict for effect in effects}
 
 
+@pytest.mark.proof
 def test_new_comparisons_have_the_full_level(desk: Desk) -> None:
     study = desk.run(TEXT)
     effect = by_row(study)[HELPS]
@@ -183,6 +184,7 @@ def test_more_seeds_are_tested_at_half_of_what_is_left(desk: Desk) -> None:
     assert len(Study("parts@1", study.store).effects()[0].seeds) == 4
 
 
+@pytest.mark.proof
 def test_an_earlier_verdict_stands_beside_a_later_one(desk: Desk) -> None:
     """A row that four seeds decide, and the next two contradict."""
 
@@ -388,6 +390,7 @@ def test_levels_add_up_over_studies_with_another_row_0(desk: Desk) -> None:
     assert levels == pytest.approx([0.04, 0.005, 0.0025, 0.00125, 0.000625])
 
 
+@pytest.mark.proof
 def test_a_study_that_is_cut_short_has_no_verdict(desk: Desk) -> None:
     """Results that look well may be the reason to leave out the other seeds."""
     desk.run(with_seeds("8"), most=40)
@@ -417,6 +420,7 @@ def test_a_study_whose_verdicts_another_one_shows_is_kept(desk: Desk) -> None:
     assert {effect.shown_by for effect in by_row(second).values()} == {"first@1"}
 
 
+@pytest.mark.proof
 def test_rows_that_are_dropped_still_count(desk: Desk) -> None:
     desk.run(TEXT)
     fewer = TEXT.replace("  shortcuts.count: [0, 1]\n", "")
@@ -542,6 +546,7 @@ def test_a_first_plan_says_how_seeds_can_be_added(desk: Desk) -> None:
     assert "until_decided" in shown
 
 
+@pytest.mark.proof
 def test_looks_of_a_changed_study_are_those_of_its_table(desk: Desk) -> None:
     """While seeds are added, verdicts are those of the later table."""
     desk.run(with_seeds("3"))
@@ -611,6 +616,7 @@ def fails_at(row: int, seed: int) -> Curve:
     return curve
 
 
+@pytest.mark.proof
 def test_a_row_with_a_failed_trial_waits_alone(desk: Desk) -> None:
     study = desk.run(TEXT, curve=fails_at(row=HELPS, seed=3))
     effects = by_row(study)

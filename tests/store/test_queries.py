@@ -347,7 +347,7 @@ def test_a_role_with_rights_over_the_server_is_refused(right: str, server: str) 
     engine.dispose()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "statement",
     [

@@ -95,6 +95,7 @@ def test_a_closed_driver_gives_its_leases_back(url: str, plan: Plan) -> None:
         assert other.claim(key, RESULTS) == "granted"
 
 
+@pytest.mark.proof
 def test_a_silent_driver_loses_its_trial_and_may_not_write_about_it(
     url: str, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +164,7 @@ def test_two_drivers_in_one_process_share_a_study(url: str, tmp_path: Path) -> N
     assert Study("tiny", url).table() == Study("tiny", alone.url).table()
 
 
+@pytest.mark.proof
 def test_two_drivers_share_a_search(url: str, tmp_path: Path) -> None:
     text_ = TINY.replace(
         "design: grid", "strategy: {name: tpe, cells: 7, parallel: 2}"
@@ -334,6 +336,7 @@ recipe: {epochs: 2, batch_size: 50, warmup_epochs: 0}
 """
 
 
+@pytest.mark.proof
 def test_two_drivers_choose_the_same_settings(url: str, tmp_path: Path) -> None:
     declared = space.load(TUNED, "tuned.yaml")
     errors: list[BaseException] = []

@@ -86,7 +86,7 @@ def removed(tmp_path: Path, options: Options) -> Study:
     return Study("mine", options.url)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_study_of_a_removed_factor_is_readable(
     removed: Study, tmp_path: Path
 ) -> None:

@@ -67,7 +67,7 @@ def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         cache.cache_clear()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.usefixtures("counting")
 def test_a_task_is_one_file(tmp_path: Path) -> None:
     declared = space.load(SPACE, "counting.yaml")

@@ -77,7 +77,7 @@ def problems(text: str) -> str:
     return str(error.value)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("head", HEADS_TRAINED_TWICE)
 def test_a_training_that_was_interrupted_gives_the_same_bits(
     head: str, tmp_path: Path

@@ -114,6 +114,7 @@ def test_a_target_ends_a_training(tmp_path: Path) -> None:
     assert values[-1] >= 20 > max(values[:-1], default=0)
 
 
+@pytest.mark.proof
 def test_two_processes_end_together(tmp_path: Path) -> None:
     training = Training(chosen(patience=2, batch_size=20), tmp_path, processes=2)
     while not training.finished:
@@ -135,7 +136,7 @@ seeds: 2
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_study_of_trainings_that_end_early(say: Say, tmp_path: Path) -> None:
     (tmp_path / "early.yaml").write_text(TEXT)
     code, out, error = say("run", "early.yaml", "--executor", "inline")

@@ -120,6 +120,7 @@ def test_the_sdist_builds_the_same_wheel(built: Built) -> None:
         }
 
 
+@pytest.mark.proof
 def test_the_distribution_has_a_name_of_its_own(built: Built) -> None:
     assert built.wheel.name.startswith("ablate_harness-")
     with zipfile.ZipFile(built.wheel) as packed:
