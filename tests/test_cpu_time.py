@@ -39,6 +39,7 @@ def test_a_test_that_takes_long_fails_unless_it_is_a_proof(
         shorter.delenv("PYTEST_XDIST_WORKER", raising=False)
         shorter.setenv("SLOWEST", "slowest.txt")
         shorter.setattr("tests.cpu_time.MOST_SECONDS", 0.2)
+        shorter.setattr("tests.cpu_time._slowest", [])
         result = pytester.runpytest_inprocess("-p", "tests.cpu_time")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["it took 0.3 seconds of CPU time*mark it as a proof"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+from ablate.machine.cpus import usable_cpus
 from ablate.records import Metric, Plan, Primary
 from ablate.report.noise import MOST_ROWS
 from ablate.report.numbers import fixed
@@ -53,9 +55,17 @@ def power_lines(shown: Preview, *, splits: bool = False) -> list[str]:
         if plan.space.seeds.looks is not None:
             tested += " in all looks together"
     lines = [f"Differences that are found with {100 * POWER:g} % probability{tested}:"]
-    for seeds, level in _numbers(plan, generation.level):
-        extra = max((plan.space.seeds.baseline or 0) - seeds, 0)
-        line = f"  {_seeds(seeds)}: {_difference(plan, seeds, level, sd, extra)}"
+    numbers = [
+        (seeds, level, max((plan.space.seeds.baseline or 0) - seeds, 0))
+        for seeds, level in _numbers(plan, generation.level)
+    ]
+    # Simulations leave Python's lock most of the time.
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        differences = list(
+            pool.map(lambda number: _difference(plan, sd, *number), numbers)
+        )
+    for (seeds, level, extra), difference in zip(numbers, differences, strict=True):
+        line = f"  {_seeds(seeds)}: {difference}"
         if extra:
             line += f" ({seeds + extra} of row 0)"
         line += _primary_text(primary, seeds, level, sd, metric)
@@ -149,7 +159,7 @@ def _split_lines(plan: Plan, level: float, sd: float | None) -> list[str]:
 
 
 def _difference(
-    plan: Plan, seeds: int, level: float, sd: float | None, extra: int
+    plan: Plan, sd: float | None, seeds: int, level: float, extra: int
 ) -> str:
     if seeds < 2:
         return "none; a verdict needs at least two seeds"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from ablate.errors import Infeasible
-from ablate.machine import cache
 from ablate.machine.cpus import usable_cpus
 from ablate.own import registry
 from ablate.parts import trainer_named
@@ -20,8 +19,9 @@ from ablate.records import COST_REVISION, UNCOUNTED, Architecture, Cost
 
 Count = Callable[[Architecture], Cost]
 
-# From so many architectures on, several processes count: each of them imports torch.
-MANY = 40
+# From so many architectures on, several processes count: importing torch takes as long as
+# counting a hundred small networks.
+MANY = 300
 # The libraries whose networks and operators are counted.
 LIBRARIES = ("torch", "torchvision", "timm", "fvcore")
 
@@ -63,7 +63,7 @@ class CostCache:
         cores = usable_cpus()
         if self._counted is not _counted or self._has_own_rules or cores < 2:
             return
-        from ablate.execution.counting import count_ahead
+        from ablate.machine import cache
 
         different = {each.hash: each for each in architectures()}
         missing = [
@@ -75,6 +75,8 @@ class CostCache:
             and not cache.has(_key(each))
         ]
         if len(missing) >= MANY:
+            from ablate.execution.counting import count_ahead
+
             count_ahead(missing, cores, _kept)
 
     def _count(self, architecture: Architecture) -> Cost:
@@ -113,6 +115,8 @@ def _kept(architecture: Architecture, count: Count) -> Cost:
         Infeasible: it cannot be built.
     """
     import numpy as np
+
+    from ablate.machine import cache
 
     def counted() -> np.ndarray[Any, Any]:
         try:

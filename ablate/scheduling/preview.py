@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.data import presence
 from ablate.errors import MOST_CHARACTERS, AblateError, first, shortened
-from ablate.machine import cache, provenance
+from ablate.machine import provenance
 from ablate.machine.cpus import usable_cpus
 from ablate.own import registry
 from ablate.records import (
     COST_REVISION,
     LEVEL,
-    UNCOUNTED,
     Architecture,
     Cell,
     Cost,
@@ -326,7 +325,7 @@ def _architectures(space: Space) -> list[Architecture]:
 
     def collect(architecture: Architecture) -> Cost:
         found.append(architecture)
-        return UNCOUNTED
+        return Cost(params=1, flops=1, flops_paper=1, activations=1, elementwise=1)
 
     # A mistake is found again when the plan is made.
     with contextlib.suppress(AblateError):
@@ -407,6 +406,8 @@ def _timed(space: Space, trial: Trial, flops: dict[str, int]) -> float | None:
     """Seconds per FLOP and epoch, from a few steps on this machine's CPU."""
     if not space.data.images or space.resources.gpus:
         return None
+    from ablate.machine import cache
+
     architecture, batch = trial.architecture, trial.recipe.batch_size
     threads = max(1, int(space.resources.cpus))
 

@@ -37,6 +37,7 @@ def statuses(say: Say) -> dict[tuple[int, int], str]:
     return {(row["row"], row["seed"]): row["status"] for row in rows}
 
 
+@pytest.mark.proof
 def test_some_trials_and_then_the_rest(run, say: Say) -> None:
     code, _, told = run("run", "--row", "2", "--seed", "1")
     assert code == 0

@@ -451,6 +451,7 @@ def test_failed_trials_are_reported_with_code_1(
     assert "cannot allocate 99 GB" in err
 
 
+@pytest.mark.proof
 def test_schema_is_json(say: Say) -> None:
     schema = json.loads(say("schema")[1])
     factors = schema["properties"]["factors"]["properties"]

@@ -92,7 +92,7 @@ def test_rows_of_a_study_of_factors_are_exploratory(say: Say, options: Options) 
     assert "--of factors" in err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_project_accepts_only_what_stands(
     say: Say, place: tuple[str, ...], options: Options
 ) -> None:

@@ -73,7 +73,7 @@ def test_the_space_fits_the_schema_and_names_every_key() -> None:
     assert not set(values) & set(OFF.values())
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("line", OFF, ids=OFF.get)
 def test_each_key_that_is_off_can_be_switched_on(line: str) -> None:
     values: dict[str, Any] = (

@@ -119,7 +119,7 @@ def test_a_bar_with_nothing_to_train_is_none(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("kernel", "asked"), [(True, None), (False, None), (False, True), (True, False)]
 )

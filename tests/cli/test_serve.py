@@ -153,6 +153,7 @@ def test_the_names_of_a_dashboard() -> None:
     assert names_of("::", ["::2"])[0] == "::2"
 
 
+@pytest.mark.proof
 def test_the_first_start_asks_for_nothing(tmp_path: Path) -> None:
     """Streamlit asks a new user for an address, on an output that is closed here."""
     port = free_port()

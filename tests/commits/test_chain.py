@@ -67,7 +67,7 @@ def answer(done: Done) -> dict[str, object]:
     return read
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_better_commit_becomes_the_baseline(repository: Path, ours: Ours) -> None:
     first = ours("begin", "main", "--epochs", "1")
     assert first.code == KEEP
@@ -139,7 +139,7 @@ def test_only_one_proposal_is_open(repository: Path, ours: Ours) -> None:
     assert answer(ours("propose", "better", "--max-trials", "40"))["number"] == 3
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_commit_whose_training_fails_is_discarded(
     repository: Path, ours: Ours
 ) -> None:
@@ -445,6 +445,7 @@ def test_what_has_no_effect_is_refused_before_anything_is_done(
     assert listed.out.startswith("number,")
 
 
+@pytest.mark.proof
 def test_a_changed_declaration_is_refused(repository: Path, ours: Ours) -> None:
     ours("begin", "main", "--epochs", "1")
     changes = {
@@ -482,7 +483,7 @@ def test_a_baseline_of_another_repository_is_named(
     assert len(ablate.open_chain("ours", runs=runs).proposals()) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_baseline_that_fails_leaves_the_proposal_open(
     repository: Path, ours: Ours
 ) -> None:

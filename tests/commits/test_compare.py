@@ -106,7 +106,7 @@ def test_the_worst_of_several_verdicts_decides(
     assert done.code == HURTS
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_two_names_of_one_commit_beside_the_first(
     repository: Path, compare: Compare
 ) -> None:
@@ -119,14 +119,14 @@ def test_two_names_of_one_commit_beside_the_first(
     assert len(json.loads(again.out)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_json_holds_the_effects(compare: Compare) -> None:
     (effect,) = json.loads(compare(*BETTER, "4", "--format", "json").out)
     assert effect["verdict"] == "helps"
     assert effect["change"] == "commit = better"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_checkout_is_unchanged_and_nothing_takes_long(
     repository: Path, compare: Compare
 ) -> None:
@@ -147,7 +147,7 @@ def test_the_checkout_is_unchanged_and_nothing_takes_long(
     assert taken < 30
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_package_of_a_commit_comes_before_an_installed_one(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_run_that_was_stopped_goes_on(compare: Compare, command: Command) -> N
     assert "5 trials trained, 3 known before" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_trial_is_reproduced_in_its_commit(
     repository: Path, compare: Compare, command: Command
 ) -> None:
@@ -328,7 +328,7 @@ def test_without_a_command_commits_cannot_be_compared(
     assert "--with mine.py" in done.err
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_name_of_a_study_and_of_a_commit_is_refused(
     repository: Path, compare: Compare, command: Command
 ) -> None:
@@ -405,7 +405,7 @@ def test_the_present_script_does_not_count_and_the_declaration_does(
     assert hashes().isdisjoint(before)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_comment_in_the_declaration_trains_nothing_again(
     repository: Path, compare: Compare
 ) -> None:

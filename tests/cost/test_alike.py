@@ -409,7 +409,7 @@ def test_a_network_of_a_user_is_traced_in_full() -> None:
     assert cost_of(model, image).flops_paper == matrix
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("backbone", "known"), [("swin_tiny_patch4_window7_224", True), ("resnet18", False)]
 )

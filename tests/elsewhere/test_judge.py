@@ -75,6 +75,7 @@ def test_files_of_real_tools(file: str, options: dict[str, str]) -> None:
     is_paired(judged)
 
 
+@pytest.mark.proof
 @pytest.mark.filterwarnings("ignore")
 def test_databases_of_trackers(databases: Path) -> None:
     is_paired(judge(databases / "mlflow.db", baseline=LAYER))

@@ -184,7 +184,7 @@ def test_a_longer_search_confirms_its_own_best_cells(
     assert confirmed == set(sorted(means, key=lambda row: -means[row])[:2])
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_confirmation_that_is_left_out_afterwards_takes_the_verdicts_with_it(
     run_text: RunText, options: Options
 ) -> None:

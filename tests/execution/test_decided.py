@@ -42,7 +42,7 @@ def counts(options: Options) -> list[int]:
     return [len(cell.statuses) for cell in Study("tiny", options.url).results().cells]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_decided_cells_get_no_further_seed(run_text: RunText, options: Options) -> None:
     outcome = run_text(UNTIL, SimulatedExecutor(curve))
     found = Study("tiny", options.url).effects()

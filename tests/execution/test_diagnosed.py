@@ -158,7 +158,7 @@ def test_an_interrupted_trial_tells_its_diagnostics_again(tmp_path: Path) -> Non
     assert told == first
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_trials_known_before_are_counted_until_someone_looks(
     run_text: RunText, tiny: str, options: Options
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_folder_that_a_process_holds_is_left(tiny: str, options: Options) -> N
     assert len(files(options)) == 1
 
 
+@pytest.mark.proof
 def test_keep_none_leaves_no_checkpoint_once_the_result_is_stored(
     tiny: str, options: Options
 ) -> None:

@@ -499,7 +499,7 @@ def test_the_simulated_clock_is_fast_and_even(tiny: str, tmp_path: Path) -> None
     assert executor.clock == 200 * 10 / 2, "two slots, one epoch a second"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_trial_leaves_the_garbage_collector_as_it_found_it(tmp_path: Path) -> None:
     trial = trials(TINY)[0]
     for broken in (False, True):

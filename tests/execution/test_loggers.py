@@ -418,6 +418,7 @@ def test_a_study_that_is_trained_is_logged_as_if_it_had_been_then(
     assert {run.info.status for run in runs} == {"FINISHED"}
 
 
+@pytest.mark.proof
 def test_a_study_may_have_more_trials_than_a_statement_has_places(
     say: Say, tmp_path: Path
 ) -> None:

@@ -207,6 +207,7 @@ def test_fifo_has_no_rule() -> None:
     assert make_stopping_rule(order(Scheduler())) is None
 
 
+@pytest.mark.proof
 def test_the_inline_executor_stops_trials_too(tiny: str, tmp_path: Path) -> None:
     text = (
         tiny.replace(

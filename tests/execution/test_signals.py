@@ -93,6 +93,7 @@ def left_in(temporary: Path) -> list[str]:
     return [name for name in names if not name.startswith("torchinductor_")]
 
 
+@pytest.mark.proof
 def test_a_fork_has_the_handlers_of_a_new_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", KEPT],

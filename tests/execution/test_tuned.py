@@ -119,6 +119,7 @@ def test_all_rows_try_the_same_settings_on_seeds_of_no_table(
     assert len(known) == ROWS * SETTINGS + ROWS * 3 + 2 * 3
 
 
+@pytest.mark.proof
 def test_a_score_is_that_of_the_held_out_images(
     run_text: RunText, options: Options
 ) -> None:
@@ -362,6 +363,7 @@ def test_a_range_that_is_too_narrow_is_widened_on_its_scale(
     )
 
 
+@pytest.mark.proof
 def test_equal_settings_are_a_coin_toss_and_no_edge(
     run_text: RunText, options: Options
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_mistake_gets_one_message(old: str, new: str, message: str) -> None:
     assert problem.line in (9, 10, 11)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("at", ["smallest", "each"])
 def test_the_predicted_size_is_predicted_before_its_trials(
     at: str, options: Options

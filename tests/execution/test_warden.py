@@ -94,7 +94,7 @@ def test_a_driver_that_lives_is_spared(
         assert says_after(watching(private), CLOSED) == ""
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_ctrl_c_is_for_the_driver(private: Path) -> None:
     warden = watching(private)
     with ended(warden):

@@ -60,7 +60,7 @@ PRINTED = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(("name", "params", "flops"), PRINTED)
 def test_they_cost_what_their_papers_print(
     name: str, params: float, flops: float

@@ -107,7 +107,7 @@ def test_bars_show_names_as_they_are(
     assert "best top1 50.00 (" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "words",
     [

@@ -129,6 +129,7 @@ def test_an_interrupted_script_goes_on(
         assert reader.query("SELECT MAX(first_epoch) FROM attempts")[1] != [(0,)]
 
 
+@pytest.mark.proof
 def test_reports_that_were_not_read_are_not_lost(
     use: Use, run: Run, options: Options
 ) -> None:
@@ -245,6 +246,7 @@ def test_a_script_that_is_missing(use: Use, run: Run, options: Options) -> None:
     assert any("there is no program no-such-program" in one for one in errors(options))
 
 
+@pytest.mark.proof
 def test_the_script_is_part_of_the_identity(use: Use, run: Run, tmp_path: Path) -> None:
     file = use(PARTS, add=SCRIPT.replace("BODY", "import helping"), helping="")
     script = tmp_path / "add.py"
@@ -317,6 +319,7 @@ def test_epochs_arrive_while_the_script_runs(use: Use, run: Run) -> None:
     assert times[3] - times[0] > 0.6
 
 
+@pytest.mark.proof
 def test_a_script_that_fails_at_its_end_has_failed(
     use: Use, run: Run, options: Options
 ) -> None:
@@ -340,6 +343,7 @@ def test_a_damaged_checkpoint_begins_again(
     assert len(list(options.runs.rglob("checkpoint.unreadable"))) == 2
 
 
+@pytest.mark.proof
 def test_files_with_a_place_in_their_name_count(use: Use, run: Run) -> None:
     parts = PARTS.replace("add.py --scale {scale}", "add_{scale}.py --scale 1")
     script = SCRIPT.replace("BODY", "pass")

@@ -197,6 +197,7 @@ def test_a_changed_file_trains_again_and_a_revision_does_not(
     assert run(VIT).trained == 0
 
 
+@pytest.mark.proof
 def test_a_study_outlives_its_parts(
     use: Use, run: Run, study: Study, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_several_parts_and_patterns_at_once() -> None:
     assert cells["none"].cost.params - cell.cost.params == removed
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("backbone", ["resnet18", "swin_tiny_patch4_window7_224"])
 def test_parts_of_timms_networks(backbone: str) -> None:
     pattern = {"resnet18": "layer*.1"}.get(backbone, "layers.*.blocks.1")

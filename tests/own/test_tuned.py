@@ -98,6 +98,7 @@ def test_a_review_objects_to_settings_chosen_by_the_metric_of_the_table(
     assert "chosen on the test set" in names
 
 
+@pytest.mark.proof
 def test_the_rows_of_a_command_choose_their_settings(
     use: Use, run: Run, study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ recipe: {epochs: 3, batch_size: 50, warmup_epochs: 0}
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_search_is_an_optuna_study(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:

@@ -227,7 +227,7 @@ def test_p_values_are_those_of_the_simulation() -> None:
     assert null.p_above(-quantile, 3) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(("rows", "seeds"), [(2, 3), (7, 3), (5, 6)])
 def test_the_error_rate_holds_under_each_noise(rows: int, seeds: int) -> None:
     """Draws of their own, which share no code with the simulation but the scores."""
@@ -392,6 +392,7 @@ def test_a_look_that_is_not_complete_gives_no_verdict(trust: ModuleType) -> None
     assert partial.verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.proof
 def test_the_table_names_the_rows_that_stand_alone(trust: ModuleType) -> None:
     values = drawn(6, 3)
     values[4] += [9.0, -7.0, 4.0]

@@ -208,7 +208,7 @@ def test_every_kind_of_study_has_a_report(
     assert (tmp_path / "a.html").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_study_without_a_spread_has_a_report(
     run_text: RunText, options: Options, tmp_path: Path
 ) -> None:

@@ -49,7 +49,7 @@ def test_more_seeds_find_smaller_differences() -> None:
     assert sizes == sorted(sizes)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("level", [0.005, 0.0025])
 def test_a_later_generation_finds_its_difference_with_that_probability(
     trust: ModuleType, level: float

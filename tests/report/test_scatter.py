@@ -62,6 +62,7 @@ def test_nothing_to_draw_is_said() -> None:
         scatter_chart([point(0, top1=-1.0, loss=1.0)], "top1", "loss", log_x=True)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("x", ["width", "act"])
 def test_both_libraries_draw_it(x: str) -> None:
     chart = scatter_chart(POINTS, x, "loss", by="act", log_y=True)

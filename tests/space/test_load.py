@@ -61,7 +61,7 @@ def exported_schema() -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -238,6 +238,7 @@ def test_a_row_that_is_added_in_a_run_is_tested_apart(desk: Desk) -> None:
     assert by_row(study)[1].withheld is None
 
 
+@pytest.mark.proof
 def test_rows_of_a_run_that_never_ends_are_tested_again(desk: Desk) -> None:
     """Its verdicts would wait for the rows that are left out."""
     desk.run(TEXT, most=20)
@@ -257,6 +258,7 @@ def test_a_row_that_is_added_before_results_is_one_of_the_family(desk: Desk) -> 
     assert with_standing(study, Standing.TESTED) == set(range(1, 8))
 
 
+@pytest.mark.proof
 def test_a_corrected_variant_is_an_added_row(desk: Desk, tmp_path: Path) -> None:
     page = Path(__file__).parents[2].joinpath("docs/own.md").read_text()
     (code,) = re.findall(
@@ -591,6 +593,7 @@ def test_proposals_of_a_longer_search_may_be_known(desk: Desk) -> None:
     assert effects[HELPS].shown_by == "other"
 
 
+@pytest.mark.proof
 def test_a_search_gives_no_verdict_before_it_ends(desk: Desk) -> None:
     """Otherwise it could be stopped when it looks well."""
     text = TEXT + "strategy: {name: random, cells: 6}\n"
@@ -637,6 +640,7 @@ def diverges_at(levels: dict[str, object], seed: int) -> Curve:
     return curve
 
 
+@pytest.mark.proof
 def test_there_is_no_verdict_on_survivors(desk: Desk) -> None:
     study = desk.run(TEXT, curve=diverges_at({"layout": "parallel"}, 2))
     effects = by_row(study)

@@ -212,7 +212,7 @@ PLACES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("place", PLACES)
 def test_no_table(place: str, runner: Runner) -> None:
     said = []

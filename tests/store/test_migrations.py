@@ -102,6 +102,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "HEAD", "s0002")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
 def test_a_later_version_upgrades_a_store_and_keeps_its_results(
     kind: str,

@@ -295,7 +295,7 @@ def test_the_role_that_reads_cannot_end_a_session_of_the_owner(
     engine.dispose()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_others_cannot_query_with_a_role_that_may_write(
     server: str, owner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

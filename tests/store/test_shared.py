@@ -75,6 +75,7 @@ def opened(url: str, plan: Plan) -> Writer:
 PLACE = Place("inline", "host", 1, "cpu", 1)
 
 
+@pytest.mark.proof
 def test_a_trial_is_leased_to_one_driver(url: str, plan: Plan) -> None:
     key = plan.trials[0].hash
     with opened(url, plan) as one, opened(url, plan) as other:
@@ -135,6 +136,7 @@ def test_a_heart_keeps_leases_alive(
         assert other.claim(key, RESULTS) == "taken"
 
 
+@pytest.mark.proof
 def test_two_drivers_in_one_process_share_a_study(url: str, tmp_path: Path) -> None:
     declared = space.load(TINY.replace("seeds: 2", "seeds: 5"), "tiny.yaml")
     options = Options(runs=tmp_path, store=url, cpus=2)

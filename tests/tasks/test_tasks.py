@@ -117,7 +117,7 @@ def test_a_longer_training_continues_a_shorter_one_exactly(
     assert [one.metrics for one in continued] == [one.metrics for one in straight]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("head", HEADS)
 def test_what_an_epoch_measures_is_what_the_task_says(
     head: str, tmp_path: Path
@@ -137,7 +137,7 @@ def test_what_an_epoch_measures_is_what_the_task_says(
         assert [one.layer for one in taken] == [0, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("head", HEADS_TRAINED_TWICE)
 def test_a_batch_in_parts_has_about_the_loss_of_the_whole(
     head: str, tmp_path: Path

@@ -291,7 +291,7 @@ def test_both_heads_learn(teacher: Teacher, tmp_path: Path) -> None:
         assert gradients[head].abs().max() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["soft", "hard"])
 def test_resumed_it_is_the_same(kind: str, teacher: Teacher, tmp_path: Path) -> None:
     recipe = replace(HARD, distillation=kind, mixup=0.8, cutmix=1.0, ema=0.9)

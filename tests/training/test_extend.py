@@ -76,7 +76,7 @@ def epochs(options: Options) -> list[tuple[object, ...]]:
         return [tuple(row) for row in reader.query(statement)[1]]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_longer_cosine_is_another_training(
     run_text: RunText, tiny: str, options: Options
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_longer_cosine_is_another_training(
     assert {event.epoch for event in events if isinstance(event, Started)} == {0}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_damaged_beginning_costs_time_only(
     run_text: RunText, tiny: str, options: Options
 ) -> None:

@@ -95,7 +95,7 @@ def test_the_network_is_left_as_it_is() -> None:
     assert total.item() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("name", ALL)
 def test_each_term_changes_what_is_learnt(name: str, tmp_path: Path) -> None:
     without, _ = train(trial(MIXED), tmp_path / "without")

@@ -134,7 +134,7 @@ def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_store_has_the_tested_numbers(options: Options) -> None:
     text = TINY.replace("test_images: 50", "test_images: 50, validation: 0.2").replace(
         "epochs: 3", "epochs: 3, select: best"

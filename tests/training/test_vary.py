@@ -151,7 +151,7 @@ def test_a_stored_space_keeps_what_varies() -> None:
     assert from_data(data, declared.document).seeds.vary == ("init", "order")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_reports_say_what_does_not_vary(options: Options) -> None:
     text = TEXT.replace("VARY", "[order, split]").replace("count: 2", "count: 3")
     pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options)
@@ -166,7 +166,7 @@ def test_reports_say_what_does_not_vary(options: Options) -> None:
     assert "order" not in findings["noise left out"].text
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_seeds_that_stand_for_something_else_are_another_declaration(
     options: Options,
 ) -> None:
@@ -214,6 +214,7 @@ def test_selected_seeds_are_seen_whatever_they_decide(desk: Desk) -> None:
     assert "seeds left out" in names(study)
 
 
+@pytest.mark.proof
 def test_seeds_that_decide_something_else_are_not_left_out(desk: Desk) -> None:
     data = "data: {name: digits, validation: 0.1}"
     fewer = with_seeds("6").replace("  layout: [serial, parallel]\n", "")

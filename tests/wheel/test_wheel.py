@@ -90,6 +90,7 @@ def test_no_tracked_file_is_ignored() -> None:
     assert git("ls-files", "-z", "--cached", "--ignored", "--exclude-standard") == []
 
 
+@pytest.mark.proof
 def test_the_wheel_holds_each_shipped_file_and_no_other(built: Built) -> None:
     tracked = [name for name in git("ls-files", "-z") if (ROOT / name).exists()]
     expected = {
