@@ -4,13 +4,11 @@ second, and a runner for it.
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,10 +46,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A cache of its own, which the processes of a test run share.
+# A cache of its own, which test runs share: what is in it is found by the code that made
+# it. A fresh clone has none.
 if cache.VARIABLE not in os.environ:
-    os.environ[cache.VARIABLE] = tempfile.mkdtemp(prefix="ablate-cache-")
-    atexit.register(shutil.rmtree, os.environ[cache.VARIABLE], ignore_errors=True)
+    os.environ[cache.VARIABLE] = str(Path(__file__).parents[1] / ".pytest_cache/ablate")
 
 TINY = """
 question: Does a shortcut help a very small ViT?
@@ -90,6 +88,35 @@ def killing(at: int) -> Hooks:
             raise Killed
 
     return Hooks(event=event)
+
+
+_made: dict[object, tuple[Path, Outcome]] = {}
+
+
+def made_once(
+    key: object,
+    runs: Path,
+    keep: pytest.TempPathFactory,
+    make: Callable[[], Outcome],
+) -> Outcome:
+    """Runs a study once in a test process; later tests get a copy of its folder.
+
+    Args:
+        key: all that the study depends on.
+        runs: its folder. A study in a folder that exists is run: it may go on.
+    """
+    if runs.exists():
+        return make()
+    if key not in _made:
+        outcome = make()
+        kept = keep.mktemp("made") / "runs"
+        # The name of a lock has the number of its file.
+        shutil.copytree(runs, kept, ignore=shutil.ignore_patterns("*.lock*"))
+        _made[key] = kept, outcome
+        return outcome
+    kept, outcome = _made[key]
+    shutil.copytree(kept, runs)
+    return outcome
 
 
 RunText = Callable[..., Outcome]

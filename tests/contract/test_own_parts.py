@@ -169,7 +169,7 @@ def test_state_that_networks_share_is_found(tmp_path: Path) -> None:
     assert list(problems) == ["factor mine mine = True: two networks share nothing"]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_refusal_is_no_broken_rule(tmp_path: Path, say: Say) -> None:
     (tmp_path / "sevens.py").write_text(SHARED.replace("MULTIPLE", "7"))
     code, out, _ = say("check", "sevens.py")

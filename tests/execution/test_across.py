@@ -26,7 +26,7 @@ from ablate.results.project import budget_of
 from ablate.results.study import Study
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
-from tests.conftest import Killed, Say, killing
+from tests.conftest import Killed, Say, killing, made_once
 
 STUDY = """
 question: Does a depthwise kernel help at every width?
@@ -86,13 +86,18 @@ RunStudy = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run_study(options: Options) -> RunStudy:
+def run_study(options: Options, tmp_path_factory: pytest.TempPathFactory) -> RunStudy:
     def run_it(
         text: str = STUDY, law: Law = constant, hooks: Hooks | None = None
     ) -> Outcome:
-        declared = space.load(text, "tiny.yaml")
-        executor = SimulatedExecutor(curves(law))
-        return run(declared, "tiny.yaml", options, hooks, executor)
+        def make() -> Outcome:
+            declared = space.load(text, "tiny.yaml")
+            executor = SimulatedExecutor(curves(law))
+            return run(declared, "tiny.yaml", options, hooks, executor)
+
+        if hooks is not None or law not in (constant, fading):
+            return make()
+        return made_once((text, law), options.runs, tmp_path_factory, make)
 
     return run_it
 

@@ -15,7 +15,7 @@ import pytest
 from ablate import space
 from ablate.errors import AblateError, SpaceError
 from ablate.execution.simulated import SimulatedExecutor
-from ablate.pipeline import Options, preview
+from ablate.pipeline import Options, Outcome, preview
 from ablate.records import (
     FIRST_TUNING_SEED,
     Epoch,
@@ -30,7 +30,7 @@ from ablate.results.review import review
 from ablate.results.study import Study
 from ablate.store.reader import Reader
 from ablate.store.writer import Writer
-from tests.conftest import Killed, RunText, Say, killing
+from tests.conftest import Killed, RunText, Say, killing, made_once
 
 STUDY = """
 question: Does a depthwise kernel help once every row has its own learning rate?
@@ -88,10 +88,25 @@ def results(options: Options, name: str = "tiny") -> StudyResults:
     return Study(name, options.url).results()
 
 
+Listed = Callable[[], Outcome]
+
+
+@pytest.fixture
+def listed(
+    run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
+) -> Listed:
+    """Runs LISTED with the results of `curve`; goes on with what is stored."""
+
+    def run() -> Outcome:
+        return run_text(LISTED, SimulatedExecutor(curve))
+
+    return lambda: made_once("listed", options.runs, tmp_path_factory, run)
+
+
 def test_each_row_has_its_own_best_setting_on_fresh_seeds(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
-    outcome = run_text(LISTED, SimulatedExecutor(curve))
+    outcome = listed()
     stored = results(options)
     assert lrs(stored) == [{1e-3}, {1e-2}, {1e-4}]
     for cell in stored.cells:
@@ -99,7 +114,7 @@ def test_each_row_has_its_own_best_setting_on_fresh_seeds(
     # 3 settings of 3 rows, 3 seeds of each, and 2 rows at the setting of row 0.
     assert outcome.trials == outcome.trained == 9 + 9 + 6
     assert not outcome.interrupted
-    assert run_text(LISTED, SimulatedExecutor(curve)).trained == 0
+    assert listed().trained == 0
 
 
 def test_all_rows_try_the_same_settings_on_seeds_of_no_table(
@@ -201,7 +216,9 @@ def test_each_seed_may_have_a_setting_of_its_own(
     assert "about the whole procedure, the choice included" in notes
 
 
-def test_a_row_waits_for_its_failed_trials(run_text: RunText, options: Options) -> None:
+def test_a_row_waits_for_its_failed_trials(
+    run_text: RunText, listed: Listed, options: Options
+) -> None:
     def failing(trial: Trial, number: int) -> Epoch:
         if trial.architecture.settings.get("value") and trial.recipe.lr > 5e-3:
             raise RuntimeError("out of memory")
@@ -210,7 +227,7 @@ def test_a_row_waits_for_its_failed_trials(run_text: RunText, options: Options) 
     first = run_text(LISTED, SimulatedExecutor(failing))
     assert first.failed == 1
     assert lrs(results(options)) == [{1e-3}, {1e-2}, set()]
-    again = run_text(LISTED, SimulatedExecutor(curve))
+    again = listed()
     assert (again.trained, again.failed) == (1 + 3 + 3, 0)
     assert lrs(results(options)) == [{1e-3}, {1e-2}, {1e-4}]
 
@@ -285,9 +302,9 @@ def test_results_that_were_known_at_a_setting_give_no_verdict(
 
 @pytest.mark.proof
 def test_the_trials_that_choose_leave_no_seed_out(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     other = LISTED.replace("[1e-4, 1e-3, 1e-2]", "[1e-3, 1e-2]").replace(
         "seeds: 3", "seeds: [7, 8, 9]"
     )
@@ -297,9 +314,9 @@ def test_the_trials_that_choose_leave_no_seed_out(
 
 
 def test_the_table_shows_what_each_row_has_chosen(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     study = Study("tiny", options.url)
     table = study.results_table()
     assert [row["recipe.lr"] for row in table.data] == [1e-3, 1e-2, 1e-4]
@@ -309,9 +326,9 @@ def test_the_table_shows_what_each_row_has_chosen(
 
 
 def test_the_effect_at_row_0s_setting_and_what_tuning_changed(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     table = Study("tiny", options.url).effects_table("tuning")
     row_0, kernel, value = table.data
     assert row_0["own"] is None
@@ -326,8 +343,8 @@ def test_the_effect_at_row_0s_setting_and_what_tuning_changed(
     assert row_0["sensitivity"] == pytest.approx(20 / 3, abs=0.5)
 
 
-def test_a_review_says_which_range_to_type(run_text: RunText, options: Options) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+def test_a_review_says_which_range_to_type(listed: Listed, options: Options) -> None:
+    listed()
     findings = [
         finding
         for finding in review("tiny", options.url)
@@ -400,11 +417,11 @@ def test_charts_of_tuning(run_text: RunText, options: Options) -> None:
 
 
 def test_listed_levels_have_no_expected_best_curve(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
     from ablate.results.study_charts import chart
 
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     with pytest.raises(AblateError, match="all combinations"):
         chart(Study("tiny", options.url), "tuning")
 
@@ -481,9 +498,9 @@ def test_it_works_with_every_design(
 
 
 def test_the_view_of_a_study_has_the_chosen_levels(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     with Reader(options.url) as reader:
         _, rows = reader.query(
             'SELECT DISTINCT cell, "recipe.lr" FROM results_tiny ORDER BY cell'
@@ -518,9 +535,9 @@ def test_a_plan_says_what_both_stages_train(say: Say) -> None:
 
 
 def test_status_lists_the_trials_beside_the_table(
-    say: Say, run_text: RunText, options: Options
+    say: Say, listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     code, out, _ = say("status", "tiny", "--store", options.url, "--format", "csv")
     assert code == 0
     header, *lines = out.splitlines()
@@ -648,9 +665,9 @@ def test_a_scheduler_compares_the_settings_of_one_row(
 
 
 def test_the_effect_at_row_0s_setting_is_not_that_of_an_earlier_study(
-    run_text: RunText, options: Options
+    run_text: RunText, listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     first = Study("tiny", options.url).effects_table("tuning")
     # A row less: the next generation shows the verdicts of the first one.
     run_text(LISTED.replace(", value: [none, silu]", ""), SimulatedExecutor(curve))
@@ -763,7 +780,7 @@ def test_equal_differences_are_shown_without_an_interval(
 
 
 def test_an_import_leaves_the_choice_to_the_results_of_both_stores(
-    run_text: RunText, options: Options, tmp_path: Path
+    run_text: RunText, listed: Listed, options: Options, tmp_path: Path
 ) -> None:
     from ablate import pipeline
     from ablate.store.other_store import import_studies
@@ -780,7 +797,7 @@ def test_an_import_leaves_the_choice_to_the_results_of_both_stores(
     declared = space.load(LISTED, "tiny.yaml")
     pipeline.run(declared, "tiny.yaml", other, None, SimulatedExecutor(other_machine))
     import_studies(other.url, options.url)
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     stored = results(options)
     with Reader(options.url) as reader:
         tried = reader.studies.tried(stored)
@@ -892,9 +909,9 @@ def test_a_row_that_does_not_read_a_hyperparameter_is_named(
 
 
 def test_statuses_count_the_trials_beside_the_table(
-    run_text: RunText, options: Options
+    listed: Listed, options: Options
 ) -> None:
-    run_text(LISTED, SimulatedExecutor(curve))
+    listed()
     with Reader(options.url) as reader:
         status = reader.studies.get("tiny")
         (spent,) = reader.costs.by_device("tiny")

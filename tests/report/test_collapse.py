@@ -36,7 +36,7 @@ def study(options: Options) -> Study:
     return Study("parts", options.url)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_collapsed_seed_is_shown_and_stays_in_the_mean(study: Study) -> None:
     results = study.results()
     assert results.chance == 10

@@ -34,7 +34,7 @@ def test_tables_and_effects_show_themselves(shown: Study) -> None:
     assert len(shown.effects()) == len(shown.effects_table().data)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_a_figure_shows_itself_and_leaves_the_settings_of_the_user(
     shown: Study, tmp_path: Path
 ) -> None:
