@@ -442,7 +442,7 @@ def test_an_unmodified_deit_has_a_class_token_in_print_and_one_with_iffn_has_non
         ] == [form]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("name", "cost"),
     [("augvit/table10", "params"), ("mabvit/m16", "params"), ("iffn/table2", "FLOPs")],

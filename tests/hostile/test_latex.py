@@ -17,7 +17,7 @@ from tests.hostile.texts import FORMULAS, KINDS
 
 PDFLATEX, PDFTOTEXT = shutil.which("pdflatex"), shutil.which("pdftotext")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.proof,
     pytest.mark.skipif(
         PDFLATEX is None or PDFTOTEXT is None,
         reason="needs texlive-latex-recommended and poppler-utils",
@@ -115,7 +115,6 @@ def test_hostile_text_is_printed(tmp_path: Path, text: str) -> None:
     assert f"begin{wanted}end" in "".join(printed.split())
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("name", ANSWERS)
 def test_every_table_compiles(hostile: Hostile, tmp_path: Path, name: str) -> None:
     grid = made(hostile, name)

@@ -52,7 +52,7 @@ def test_rows_name_known_factors_at_allowed_levels(name: str) -> None:
                 )
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 @pytest.mark.parametrize("name", tables())
 def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     declared = space.read(SPACES / f"{name}.yaml")

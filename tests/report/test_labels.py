@@ -38,7 +38,7 @@ def study(options: Options) -> Study:
     return Study("parts", options.url)
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_tables_show_labels(study: Study) -> None:
     table = study.table()
     header = table.splitlines()[2]

@@ -148,6 +148,7 @@ NEW = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("text", NEW.values(), ids=NEW)
 def test_other_trials_are_other_comparisons(desk: Desk, text: str) -> None:
     desk.run(TEXT)
