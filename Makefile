@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test quick fuzz gpu proofs full lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
+.PHONY: setup demo test fuzz gpu proofs full lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
 # Tests start hundreds of processes. Each would compile all modules again where this is set, as in many containers.
@@ -39,9 +39,6 @@ full:
 	@FULL=1 bash .ci/run
 	@git rev-parse HEAD >.ci/passed
 	@echo "Commit .ci/passed."
-
-quick: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not ray and not proof and not gpu"
 
 # What must hold on a GPU. It needs little beyond torch and timm: `tests/conftest.py`, which imports everything, is not read.
 PYTHON ?= $(BIN)/python

@@ -2,8 +2,8 @@
 
     make bench-verbs
 
-Each verb runs in a process of its own, in rounds that alternate, on the quickstart with
-made-up results. The first time, the cache folder is empty; `again` is the median of the
+Each verb runs in a process of its own, in rounds that alternate, on the quickstart and on
+a study of 416 rows with made-up results. The first time, the cache folder is empty; `again` is the median of the
 later rounds. The ratio is to a process that only loads the libraries that a reading verb
 needs.
 """
@@ -25,6 +25,33 @@ from ablate import pipeline, space
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.scheduling.options import Options
 
+# 128 cells of a tiny network; and 416 rows, most of which differ in training only.
+TINY = """
+question: Which parts earn their cost?
+backbone: {family: vit, patch_size: 4, depth: 2, heads: 2, mlp_ratio: 2}
+design: grid
+seeds: 3
+data: {name: digits, train_images: 200, test_images: 50}
+recipe: {epochs: 2, batch_size: 50, warmup_epochs: 0}
+"""
+GRID = f"""{TINY}
+fixed: {{size.width: 32}}
+factors:
+  shortcuts.count: [0, 1, 2, 3]
+  ffn.kernel: [none, 3]
+  ffn.agelu: [0, 2]
+  value: [none, silu]
+  layout: [serial, parallel]
+  drop.path: [0.0, 0.1]
+"""
+ROWS = f"""{TINY}
+factors:
+  size.width: [8, 16]
+  shortcuts.count: [0, 1, 2, 3]
+  ffn.kernel: [none, 3]
+  recipe.lr: [1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 7e-3, 8e-3, 9e-3, 1e-2, 2e-2, 3e-2, 4e-2]
+  recipe.weight_decay: [0.01, 0.03]
+"""
 SPACE = Path(__file__).parents[1] / "search_spaces" / "quickstart.yaml"
 LIBRARIES = [sys.executable, "-c", "import sqlalchemy, pydantic, rich.table, typer"]
 VERBS = (
@@ -36,7 +63,10 @@ VERBS = (
     "effects quickstart --of factors",
     "pareto quickstart",
     "review quickstart",
+    "report quickstart",
+    "report rows",
     "plan space.yaml",
+    "plan grid.yaml",
     "cost space.yaml",
     "cost space.yaml --runs elsewhere",
 )
@@ -68,6 +98,9 @@ def main(rounds: int) -> None:
         declared = space.read(SPACE)
         options = Options(runs=folder / "runs")
         pipeline.run(declared, str(SPACE), options, executor=SimulatedExecutor())
+        (folder / "grid.yaml").write_text(GRID)
+        rows = space.load(ROWS, "rows.yaml")
+        pipeline.run(rows, "rows.yaml", options, executor=SimulatedExecutor())
         # Compiles what is not compiled yet.
         seconds(LIBRARIES, folder)
         bare: list[float] = []

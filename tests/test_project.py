@@ -38,7 +38,6 @@ def other_data(text: str, images: int) -> str:
     )
 
 
-@pytest.mark.slow
 def test_studies_are_in_the_order_of_their_results(desk: Desk) -> None:
     desk.run(other_data(TEXT, 200), "second_name_first", curve=noise)
     desk.run(TEXT, "helps")
@@ -58,7 +57,6 @@ def test_studies_are_in_the_order_of_their_results(desk: Desk) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_p_values_are_those_of_effects(desk: Desk) -> None:
     study = desk.run(TEXT, "helps")
     (line,) = budget_of(desk.options.url).lines
@@ -68,7 +66,6 @@ def test_p_values_are_those_of_effects(desk: Desk) -> None:
     assert f"row {HELPS}" in line.standing
 
 
-@pytest.mark.slow
 def test_an_open_study_does_not_count(desk: Desk) -> None:
     desk.run(TEXT, "open", most=5)
     assert budget_of(desk.options.url).lines == ()
@@ -76,7 +73,6 @@ def test_an_open_study_does_not_count(desk: Desk) -> None:
     assert len(budget_of(desk.options.url).lines) == 1
 
 
-@pytest.mark.slow
 def test_primary_factors_are_the_family_of_their_study(desk: Desk) -> None:
     text = TEXT + "design: grid\nprimary: [layout]\n"
     desk.run(text, "factors")
@@ -84,7 +80,6 @@ def test_primary_factors_are_the_family_of_their_study(desk: Desk) -> None:
     assert "layout = parallel" in line.standing
 
 
-@pytest.mark.slow
 def test_the_verb_prints_it(say: Say, options: Options) -> None:
     declared = space.load(TINY, "tiny.yaml")
     pipeline.run(declared, "tiny.yaml", options, executor=SimulatedExecutor())

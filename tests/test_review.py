@@ -74,7 +74,6 @@ def reviewed(options: Options, monkeypatch: pytest.MonkeyPatch) -> Study:
     return study
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -141,7 +140,6 @@ CHANGED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("text", "words"), CHANGED.values(), ids=CHANGED)
 def test_a_changed_declaration_is_found(
     reviewed: Study, options: Options, text: str, words: str
@@ -159,7 +157,6 @@ def test_a_changed_declaration_is_found(
     assert names == ["tiny@1", "tiny@2", "tiny"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -177,7 +174,6 @@ def test_a_declaration_that_changes_nothing_decisive_is_no_finding(
     assert not [one for one in reviewed(text) if one.name == "generations"]
 
 
-@pytest.mark.slow
 def test_a_change_before_any_result_is_no_finding(
     reviewed: Study, options: Options
 ) -> None:
@@ -240,7 +236,6 @@ def another(**changed: str) -> str:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "command", "how"),
     [
@@ -334,7 +329,6 @@ def test_each_planted_fault_is_found(
     assert command in first.command
 
 
-@pytest.mark.slow
 def test_one_number_of_seeds_is_proposed_for_all_rows(reviewed: Study) -> None:
     """Two findings with two numbers would contradict each other."""
     rates = "  recipe.lr: [2e-3, 1e-3]\n  layout:"
@@ -345,7 +339,6 @@ def test_one_number_of_seeds_is_proposed_for_all_rows(reviewed: Study) -> None:
     assert len(re.findall("`seeds: [0-9]+`", few)) == 1
 
 
-@pytest.mark.slow
 def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
     def close(trial: Trial, number: int) -> Epoch:
         """A difference just above the margin, and noise far beyond it."""
@@ -365,7 +358,6 @@ def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
     ) in few
 
 
-@pytest.mark.slow
 def test_the_command_line_says_it(reviewed: Study, options: Options, say: Say) -> None:
     reviewed(SOUND.replace("seeds: 4", "seeds: 1"))
     code, out, _ = say("review", "tiny", "--runs", str(options.runs))
@@ -385,7 +377,6 @@ def trained(options: Options) -> tuple[Options, str]:
     return options, pipeline.preview(declared, options.url).plan.trials[0].hash
 
 
-@pytest.mark.slow
 def test_a_trial_is_reproduced_to_the_last_bit(
     trained: tuple[Options, str], say: Say
 ) -> None:
@@ -405,7 +396,6 @@ def test_a_trial_is_reproduced_to_the_last_bit(
     assert not list((options.runs / "reproduced").rglob("last.pt"))
 
 
-@pytest.mark.slow
 def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> None:
     options, key = trained
     with sqlite3.connect(options.url) as connection:
@@ -421,7 +411,6 @@ def test_a_changed_trial_is_caught(trained: tuple[Options, str], say: Say) -> No
     assert "differs from epoch 2 on; does NOT agree" in out
 
 
-@pytest.mark.slow
 def test_a_changed_test_result_is_caught(options: Options) -> None:
     text = SOUND.replace("seeds: 4", "seeds: 1").replace(
         "test_images: 50", "test_images: 50, validation: 0.2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,7 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     )
     errors = np.sqrt(squares / (freedom + more) / size)
     distance = np.abs(means + mean)
-    differs, same = _critical(family, level, size)
+    differs, same = _critical(family.tested, family.planned, level, n + 1, n + MOST)
     if family.found.alone[row] and family.tested > 1:
         # It is tested by its own seeds alone, at the level that this score has.
         simulated = min(family.tested, MOST_ROWS)
@@ -133,7 +134,7 @@ def chance_at(
     mean = abs(float(family.found.mean[row]))
     differs, same = (
         float(score[0]) * sd / math.sqrt(seeds)
-        for score in _critical(family, level, np.array([seeds]))
+        for score in _critical(family.tested, family.planned, level, seeds, seeds)
     )
     spread = sd * math.sqrt(1 / n - 1 / seeds)
 
@@ -148,14 +149,18 @@ def chance_at(
     return chance
 
 
-def _critical(family: Family, level: float, size: Array) -> tuple[Array, Array]:
+@lru_cache(maxsize=64)
+def _critical(
+    rows: int, planned: int, level: float, first: int, last: int
+) -> tuple[Array, Array]:
     """Returns the scores that will give a verdict: a difference, and none.
 
-    They are simulated for a few numbers of seeds, in which all rows have equally many,
-    and interpolated between them.
+    Each is an array over the numbers of seeds from the first to the last. They are
+    simulated for a few numbers of seeds, in which all rows have equally many, and
+    interpolated between them.
     """
-    rows = family.tested
-    level = level * rows / family.planned
+    size = np.arange(first, last + 1)
+    level = level * rows / planned
     if rows == 1:
         freedom = size - 1
         return student.quantile(freedom, 1 - level / 2), student.quantile(

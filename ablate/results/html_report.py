@@ -26,7 +26,7 @@ from ablate.report.wording import (
 )
 from ablate.results import study_charts
 from ablate.results.review import command, review, with_parts
-from ablate.results.study import Study
+from ablate.results.study import ReadStudy, Study
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
 from ablate.text import escape
@@ -100,7 +100,7 @@ def write_report(
         trim_blocks=False,
     )
     text = environment.get_template("report.html").render(
-        _content(study, interactive, where)
+        _content(ReadStudy(study.name, study.store), interactive, where)
     )
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(text, encoding="utf-8")

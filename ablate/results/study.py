@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -664,6 +665,41 @@ class Study:
         """Returns columns and rows of the study's wide SQL view."""
         with Reader(self.store) as reader:
             return reader.studies.wide(self.name)
+
+
+@dataclass(frozen=True)
+class ReadStudy(Study):
+    """A study that is read once, for a report of many parts.
+
+    All parts show the same state, also of a study that runs.
+    """
+
+    @cached_property
+    def _read(self) -> tuple[StudyResults, Space]:
+        return super().read()
+
+    @cached_property
+    def _effects(self) -> list[Effect]:
+        return super().effects()
+
+    @cached_property
+    def _is_ladder(self) -> bool:
+        return super().is_ladder
+
+    @property
+    def is_ladder(self) -> bool:
+        return self._is_ladder
+
+    def read(self) -> tuple[StudyResults, Space]:
+        return self._read
+
+    def results(self) -> StudyResults:
+        return self._read[0]
+
+    def effects(self, margin: float | None = None) -> list[Effect]:
+        if margin in (None, self._read[1].criterion.margin):
+            return self._effects
+        return super().effects(margin)
 
 
 def _missing(of: str, results: StudyResults) -> str:

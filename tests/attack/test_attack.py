@@ -72,14 +72,12 @@ def test_malformed_documents_are_refused(
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", BY_PROCESS, ids=lambda case: case.name)
 def test_malformed_input_is_refused(case: Case, runner: Runner) -> None:
     outcome = runner(case)
     assert breaches(outcome, case.says) == [], outcome.stderr[:2000]
 
 
-@pytest.mark.slow
 def test_there_are_more_than_four_hundred_and_no_two_are_the_same() -> None:
     names = Counter(case.name for case in CASES)
     assert [name for name, times in names.items() if times > 1] == []
@@ -116,7 +114,6 @@ def test_each_breach_of_the_contract_is_seen(
     )
 
 
-@pytest.mark.slow
 def test_the_runner_sees_what_is_left_behind_and_ends_what_hangs(
     runner: Runner,
 ) -> None:
@@ -135,7 +132,6 @@ def test_the_runner_sees_what_is_left_behind_and_ends_what_hangs(
     assert "work/tiny.html" in runner(started).left
 
 
-@pytest.mark.slow
 def test_a_report_on_a_store_without_epochs_leaves_out_what_needs_them(
     runner: Runner,
 ) -> None:

@@ -295,7 +295,6 @@ def small_table(
     )
 
 
-@pytest.mark.slow
 def test_a_row_of_twice_the_layers_prints_twice_the_print() -> None:
     rows = (
         ("12", {}, "22"),
@@ -315,7 +314,6 @@ def test_a_row_of_twice_the_layers_prints_twice_the_print() -> None:
     assert alone.computed == alone.default, "no row is half of it"
 
 
-@pytest.mark.slow
 def test_a_row_of_one_branch_prints_half_of_both() -> None:
     def at(place: str) -> dict[str, Level]:
         return {"shortcuts.count": 2, "shortcuts.placement": place}
@@ -330,7 +328,6 @@ def test_a_row_of_one_branch_prints_half_of_both() -> None:
     assert [found.kind for found in (one, other)] == [Class.CONVENTION, Class.DIFFERENT]
 
 
-@pytest.mark.slow
 def test_an_unmodified_backbone_has_the_print_of_its_source() -> None:
     def row(backbone: str, levels: dict[str, Level]) -> PublishedRow:
         return PublishedRow(
@@ -377,7 +374,6 @@ BOOK = Book()
 LONG = ("iffn/table7", "iffn/table8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "label", "cost"),
     [

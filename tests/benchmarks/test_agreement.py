@@ -40,7 +40,6 @@ def test_few_studies_without_effects_have_a_false_verdict(
     assert drawn.any_said <= most(0.05)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_no_verdict_is_the_opposite_of_that_of_all_seeds(
     agreement: ModuleType, seeds: int
@@ -64,7 +63,6 @@ def test_removing_effects_leaves_the_noise_of_a_mean(agreement: ModuleType) -> N
     assert np.std(means, axis=0) == pytest.approx(expected, rel=0.06)
 
 
-@pytest.mark.slow
 def test_a_planted_reversal_is_noticed(agreement: ModuleType) -> None:
     """The comparison can fail: with the rows exchanged, verdicts are opposite."""
     changes, values = agreement.stored()

@@ -22,7 +22,6 @@ from tests.ports import free_port
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(
         CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"

@@ -39,7 +39,6 @@ SHOTS = (
     else None
 )
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(
         CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"

@@ -11,8 +11,6 @@ from ablate.store.reader import Reader
 from tests.conftest import Say
 from tests.store.desk import HELPS, TEXT, Desk, by_row, changed, epoch
 
-pytestmark = pytest.mark.slow
-
 
 def failing(trial: Trial, number: int) -> Epoch:
     if changed(trial) == {"layout": "parallel"} and trial.seed == 3:

@@ -9,7 +9,6 @@ import pytest
 from ablate.cli.busy import busy
 
 
-@pytest.mark.slow
 def test_a_long_command_says_so_now_and_then(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -54,7 +54,6 @@ def trained(say: Say, trained_folder: Path) -> Say:
     return say
 
 
-@pytest.mark.slow
 def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
     code, out, err = say("run", "tiny.yaml", "--executor", "inline")
     assert code == 0
@@ -70,7 +69,6 @@ def test_run_prints_the_table_and_what_to_do_next(say: Say) -> None:
     assert "0 trials trained, 4 known before" in err
 
 
-@pytest.mark.slow
 def test_a_study_in_which_nothing_completes_says_where_to_look(say: Say) -> None:
     text = Path("tiny.yaml").read_text().replace("seeds: 2", "seeds: 1")
     recipe = "recipe: {epochs: 2, lr: 1.0e+30, optimizer: sgd}\n"
@@ -93,7 +91,6 @@ def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
     assert not Path("runs").exists()
 
 
-@pytest.mark.slow
 def test_plan_says_how_many_seeds_are_added(say: Say) -> None:
     code, out, _ = say("plan", "tiny.yaml", "--until-decided", "20", "--all")
     assert code == 0
@@ -137,7 +134,6 @@ VERBS: list[tuple[str, ...]] = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) -> None:
     code, shown, _ = trained(*verb)
@@ -152,7 +148,6 @@ def test_every_verb_prints_in_every_format(verb: tuple[str, ...], trained: Say) 
     assert "|-" in text or "|:" in text or not rows
 
 
-@pytest.mark.slow
 def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
     assert (
         say("run", "tiny.yaml", "--runs", "elsewhere", "--executor", "inline")[0] == 0
@@ -169,7 +164,6 @@ def test_hints_find_the_store_that_was_named(say: Say, tmp_path: Path) -> None:
         assert (code, "ablate resume tiny --runs elsewhere" in err) == (2, True), err
 
 
-@pytest.mark.slow
 def test_a_store_that_another_program_holds_is_said_to_be_held(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,7 +182,6 @@ def test_a_store_that_another_program_holds_is_said_to_be_held(
     ), err
 
 
-@pytest.mark.slow
 def test_a_full_disk_is_said_with_the_command_that_goes_on(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +257,6 @@ def test_a_study_is_read_where_its_data_are_not(say: Say, tmp_path: Path) -> Non
     assert (code, "no file" in err) == (2, True)
 
 
-@pytest.mark.slow
 def test_latex_of_a_table(trained: Say) -> None:
     code, out, _ = trained("table", "tiny", "--format", "latex")
     assert code == 0
@@ -288,7 +280,6 @@ def test_latex_of_a_table(trained: Say) -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_plan_does_not_name_one_value_of_a_recipe_that_varies(say: Say) -> None:
     text = Path("tiny.yaml").read_text()
     text = text.replace("layout: [serial, parallel]", "recipe.lr: [2e-3, 1e-2]")
@@ -310,7 +301,6 @@ def test_a_folder_in_the_place_of_a_data_set_says_how_to_name_it(say: Say) -> No
     assert "imgs is a folder; write data: {name: folder, path: imgs}" in err
 
 
-@pytest.mark.slow
 def test_another_store_and_another_folder(say: Say) -> None:
     assert (
         say(
@@ -424,7 +414,6 @@ def test_columns_of_one_name_are_not_lost_in_silence(trained: Say) -> None:
     assert "returns the column 'a' twice" in err
 
 
-@pytest.mark.slow
 def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("no shared memory")
@@ -437,7 +426,6 @@ def test_doctor_tells_what_is_wrong(say: Say, monkeypatch: pytest.MonkeyPatch) -
     assert "no shared memory" in found["ray starts"]["found"]
 
 
-@pytest.mark.slow
 def test_failed_trials_are_reported_with_code_1(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,7 +469,6 @@ def test_help_names_every_verb(say: Say) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path, tiny: str) -> None:
     (tmp_path / "tiny.yaml").write_text(tiny.replace("epochs: 3", "epochs: 2000"))
     command = [
@@ -545,7 +532,6 @@ def test_on_a_terminal_there_are_bars(tmp_path: Path, tiny: str) -> None:
     assert "epochs" in shown.decode()
 
 
-@pytest.mark.slow
 @pytest.mark.ray
 def test_doctor_finds_this_machine_well(say: Say) -> None:
     code, out, _ = say("doctor", "--format", "json")
@@ -675,7 +661,6 @@ def test_diagnose_and_plot(trained: Say) -> None:
         assert "Traceback" not in told
 
 
-@pytest.mark.slow
 def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
     code, shown, told = say("verify-costs", "augvit/table3", "--format", "md")
     assert code == 0
@@ -688,7 +673,6 @@ def test_verify_costs_tells_what_differs_and_why(say: Say) -> None:
     assert "convention matrix: 4 of 4 equal;" in shown
 
 
-@pytest.mark.slow
 def test_verify_costs_fails_where_a_print_is_unexplained(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,6 @@ def test_times_stand_beside_flops(say: Say, timed: list[Conditions]) -> None:
     assert timed[0].images == 50
 
 
-@pytest.mark.slow
 def test_a_model_is_timed_beside_the_unmodified_one(
     say: Say, timed: list[Conditions]
 ) -> None:

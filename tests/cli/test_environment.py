@@ -33,7 +33,6 @@ def test_what_is_no_number_of_seconds_is_refused(
         seconds("ABLATE_X_SECONDS", 20)
 
 
-@pytest.mark.slow
 def test_the_command_says_so_in_one_message(tmp_path: Path) -> None:
     environment = {**os.environ, "ABLATE_BUSY_SECONDS": "soon"}
     words = [sys.executable, "-m", "ablate", "status", "--runs", str(tmp_path)]

@@ -52,7 +52,6 @@ def place(options: Options) -> tuple[str, ...]:
     return ("--runs", str(options.runs))
 
 
-@pytest.mark.slow
 def test_the_exit_code_is_the_verdict(say: Say, place: tuple[str, ...]) -> None:
     codes = {row: say("gate", "levels", "--row", str(row), *place)[0] for row in CODES}
     assert codes == CODES

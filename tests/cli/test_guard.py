@@ -20,7 +20,6 @@ from websockets.sync.client import ClientConnection, connect
 from ablate.pipeline import Options
 from tests.benchmarks import load
 
-pytestmark = pytest.mark.slow
 serving = load("dashboard")
 SCRIPT = next(Path(streamlit.__file__).parent.glob("static/static/js/index.*.js")).name
 PATHS = (

@@ -60,7 +60,6 @@ def study(run_text: RunText, tiny: str, tmp_path: Path, options: Options) -> Pat
     return tmp_path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "unwanted", "most"),
     [

@@ -37,7 +37,6 @@ def words_of(record: type, name: str) -> tuple[str, ...]:
     return get_args(get_type_hints(record)[name])
 
 
-@pytest.mark.slow
 def test_the_space_that_is_written_plans_and_trains(
     say: Say, run_text: RunText
 ) -> None:
@@ -207,7 +206,6 @@ def test_wrong_requests(words: tuple[str, ...], message: str, say: Say) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.slow
 def test_an_unknown_example_lists_all_with_their_questions(say: Say) -> None:
     _, _, err = say("init", "--example", "?")
     for name, file in examples().items():

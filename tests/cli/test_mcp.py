@@ -156,7 +156,6 @@ def test_a_run_is_stopped_and_goes_on(tools: Tools) -> None:
     assert tools.status().running == ""
 
 
-@pytest.mark.slow
 def test_mistakes_are_short_answers(tools: Tools) -> None:
     from mcp.server.mcpserver.exceptions import ToolError
 

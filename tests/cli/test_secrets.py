@@ -184,7 +184,6 @@ def test_the_environment_names_the_store(
     assert "elsewhere.db" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_the_stored_error_of_a_trial_holds_no_password(
     say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

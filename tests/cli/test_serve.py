@@ -21,8 +21,6 @@ import pytest
 from ablate.cli.serve import LOOPBACK, names_of
 from tests.ports import free_port
 
-pytestmark = pytest.mark.slow
-
 
 def listening(port: int) -> bool:
     with socket.socket() as probe:

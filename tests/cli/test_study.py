@@ -99,7 +99,6 @@ def resumed(options: Options, name: str, trained: list[str]) -> None:
     pipeline.resume(name, options, executor=SimulatedExecutor(noted))
 
 
-@pytest.mark.slow
 def test_a_renamed_study_keeps_results_generations_and_notes(
     desk: Desk, say: Say, place: tuple[str, str]
 ) -> None:
@@ -125,7 +124,6 @@ def test_a_renamed_study_keeps_results_generations_and_notes(
     assert names(desk.options) == ["shown/first@1", "shown/first"]
 
 
-@pytest.mark.slow
 def test_an_unfinished_study_is_resumed_under_its_new_name(desk: Desk) -> None:
     desk.run(TEXT, most=3)
     with Writer(desk.options.url) as writer:
@@ -226,7 +224,6 @@ def test_options_that_do_nothing_are_refused(
     assert "--with goes with --log" in error
 
 
-@pytest.mark.slow
 def test_a_study_without_results_is_deleted(
     desk: Desk, say: Say, place: tuple[str, str]
 ) -> None:
@@ -249,7 +246,6 @@ def test_a_study_without_results_is_deleted(
     assert study.name == "parts"
 
 
-@pytest.mark.slow
 def test_a_study_that_a_later_one_counts_stays(desk: Desk) -> None:
     desk.run(TEXT, "first", curve=fails)
     desk.run(TEXT.replace("seeds: 4", "seeds: 5"), "second", curve=fails)

@@ -154,7 +154,6 @@ def test_a_commit_whose_training_fails_is_discarded(
     assert answer(again)["number"] == 2
 
 
-@pytest.mark.slow
 def test_a_commit_that_diverges_is_discarded(repository: Path, ours: Ours) -> None:
     branch(repository, "nan", {"model.py": "def gain():\n    return float('nan')\n"})
     ours("begin", "main", "--epochs", "1")

@@ -46,7 +46,6 @@ def compare(repository: Path, command: Command) -> Compare:
     )
 
 
-@pytest.mark.slow
 def test_a_better_commit_helps_and_a_worse_one_hurts(compare: Compare) -> None:
     done = compare(*BETTER, "4")
     assert done.code == HELPS, done.err
@@ -74,7 +73,6 @@ def test_commits_are_trained_on_ray(repository: Path) -> None:
     assert not git(repository, "status", "--porcelain")
 
 
-@pytest.mark.slow
 def test_what_a_name_stood_for_is_what_is_trained(
     repository: Path, command: Command
 ) -> None:
@@ -210,7 +208,6 @@ def test_a_trial_is_reproduced_in_its_commit(
     assert done.code == 0, done.out + done.err
 
 
-@pytest.mark.slow
 def test_a_trial_is_tried_in_its_commit(repository: Path, command: Command) -> None:
     write(repository, {"space.yaml": SPACE})
     done = command("try", "space.yaml", "--row", "1", "--with", "mine.py")

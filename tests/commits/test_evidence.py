@@ -59,7 +59,6 @@ def test_a_bet_is_fair() -> None:
         assert up > 1
 
 
-@pytest.mark.slow
 def test_the_mean_of_the_evidence_is_one_without_a_difference() -> None:
     """Over all signs of fixed sizes: exactly, whatever the sizes are."""
     sizes = [0.3, 2.0, 0.01, 5.0, 0.7, 1.1, 0.0, 40.0, 0.2, 3.0]

@@ -51,7 +51,6 @@ def test_a_factor_says_what_it_is(factor: Factor) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -90,7 +89,6 @@ def test_a_declared_vit_is_timms_class() -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.slow
 @EACH_LEVEL
 def test_every_level_changes_the_model(
     factor: Factor, parameter: Parameter, level: Level
@@ -98,7 +96,6 @@ def test_every_level_changes_the_model(
     contract.check_changes(factor, parameter, level)
 
 
-@pytest.mark.slow
 @EACH_LEVEL
 def test_every_level_trains_costs_and_copies(
     factor: Factor, parameter: Parameter, level: Level
@@ -109,7 +106,6 @@ def test_every_level_trains_costs_and_copies(
     contract.check_alone(factor, parameter, level)
 
 
-@pytest.mark.slow
 @EACH_LEVEL
 @pytest.mark.parametrize(
     "backbone",

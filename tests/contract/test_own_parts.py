@@ -45,7 +45,6 @@ def test_sound_parts_pass(tmp_path: Path) -> None:
     assert broken(tmp_path, TRAINER) == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -86,7 +85,6 @@ def test_a_broken_part_is_named(
     assert any(message in why for _, why in found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "check", "message"),
     [
@@ -109,7 +107,6 @@ def test_a_broken_trainer_is_named(
     assert any(check in name and message in why for name, why in found)
 
 
-@pytest.mark.slow
 def test_the_verb_reads_like_a_test_report(say: Say, tmp_path: Path) -> None:
     (tmp_path / "sound.py").write_text(TRAINER)
     code, out, _ = say("check", "sound.py")
@@ -163,7 +160,6 @@ FACTOR = Factor(
 """
 
 
-@pytest.mark.slow
 def test_state_that_networks_share_is_found(tmp_path: Path) -> None:
     problems = broken(tmp_path, SHARED.replace("MULTIPLE", "2"))
     assert list(problems) == ["factor mine mine = True: two networks share nothing"]

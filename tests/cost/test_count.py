@@ -26,7 +26,6 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_unmodified_models_cost_what_fvcore_says(name: str) -> None:
     """timm and fvcore with fused attention off."""
@@ -36,7 +35,6 @@ def test_unmodified_models_cost_what_fvcore_says(name: str) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_fused_and_unfused_attention_cost_the_same() -> None:
     image = torch.zeros(1, 3, 32, 32)
     try:

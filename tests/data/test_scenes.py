@@ -158,7 +158,6 @@ def test_what_a_batch_shows_moves_with_its_images() -> None:
     assert 8 < flipped < 32
 
 
-@pytest.mark.slow
 def test_images_are_normalised_by_the_training_images() -> None:
     batches = SceneBatches(describe("digit-scenes"), RECIPE, CPU, "classes")
     whole = torch.cat([batch.images for batch in every(batches)])

@@ -332,7 +332,6 @@ def test_what_a_network_has_not_is_known_too() -> None:
     assert found == (Measurement(epoch=3, name="smoothing", layer=-1, value=None),)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "backbone",
     [
@@ -356,7 +355,6 @@ def test_other_families_are_looked_into_too(backbone: str) -> None:
     assert attends == (backbone != "poolformer_s12")
 
 
-@pytest.mark.slow
 def test_looking_changes_nothing_and_draws_nothing() -> None:
     model = network().train()
     before, random = (

@@ -64,7 +64,6 @@ RUN = {
 OFTEN = {text for text, command in RUN.items() if command.page == "README.md"}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize(
     "text",

@@ -34,7 +34,6 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 @pytest.mark.parametrize("name", make_tutorials.PAGES)
 def test_the_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
     page = (DOCS / name).read_text()

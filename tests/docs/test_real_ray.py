@@ -27,7 +27,7 @@ from tests.docs.commands import NEED_RAY, PLACEHOLDERS, Command, commands, snipp
 from tests.ports import free_port
 from tests.store.postgres import postgres
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 PAGE = "docs/clusters.md"
 BUCKET = "studies"

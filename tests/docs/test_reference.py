@@ -60,7 +60,6 @@ def read(name: str) -> str:
     return (DOCS / "reference" / name).read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", make_reference.PAGES)
 def test_pages_are_those_that_the_code_writes(name: str) -> None:
     assert read(name) == make_reference.PAGES[name](), "run `make reference`"

@@ -140,7 +140,6 @@ def is_plain(snippet: Snippet) -> bool:
     return not has(snippet, SCREEN) and "tune.Tuner(" not in snippet.text
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize(
     "snippet", [one for one in here("python") if is_plain(one.values[0])]
@@ -186,7 +185,6 @@ def test_the_page_for_the_dashboard_shows_the_studies(
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_the_snippet_for_ray_tune_runs(tmp_path: Path) -> None:
     """In a process of its own: it starts a Ray that is not one of ours."""
     (snippet,) = [one for one in snippets("python") if "tune.Tuner(" in one.text]

@@ -15,7 +15,7 @@ import sqlalchemy
 from tests.conftest import TINY
 from tests.docs.wandb_server import Server, wandb_server
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 PAGE = Path(__file__).parents[2] / "docs" / "logging.md"
 LOGIN, SYNC = re.findall(r"`(wandb (?:login|sync)[^`]*)`", PAGE.read_text())

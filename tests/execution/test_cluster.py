@@ -97,7 +97,6 @@ def test_a_start_leaves_the_filters_of_warnings_to_the_main_thread(
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_an_address_where_nothing_answers_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(TINY)
     wrong = {
@@ -136,7 +135,6 @@ def test_an_address_where_nothing_answers_is_one_message(tmp_path: Path) -> None
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 @pytest.mark.proof
 class TestCluster:
     """One cluster for all: starting it takes seconds."""

@@ -62,7 +62,6 @@ def searched(run_text: RunText, options: Options) -> StudyResults:
     return results(options)
 
 
-@pytest.mark.slow
 def test_the_best_cells_are_reported_by_fresh_seeds(
     searched: StudyResults, run_text: RunText, options: Options
 ) -> None:
@@ -81,7 +80,6 @@ def test_the_best_cells_are_reported_by_fresh_seeds(
     assert min(chosen) >= max(others)
 
 
-@pytest.mark.slow
 def test_only_confirmed_cells_have_verdicts(
     searched: StudyResults, options: Options
 ) -> None:
@@ -96,7 +94,6 @@ def test_only_confirmed_cells_have_verdicts(
         assert effect.verdict is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.slow
 def test_the_table_says_what_the_search_saw(
     searched: StudyResults, options: Options
 ) -> None:
@@ -119,7 +116,6 @@ def test_the_table_says_what_the_search_saw(
         assert (row["p_adjusted"] is not None) == confirmed
 
 
-@pytest.mark.slow
 def test_proposals_do_not_depend_on_the_confirmation(
     searched: StudyResults, run_text: RunText, options: Options
 ) -> None:
@@ -152,7 +148,6 @@ def test_killed_at_any_event_the_table_is_the_undisturbed_one(
     assert run_text(SEARCH).trained == 0
 
 
-@pytest.mark.slow
 def test_a_scheduler_does_not_stop_a_confirmation(
     run_text: RunText, options: Options
 ) -> None:
@@ -167,7 +162,6 @@ def test_a_scheduler_does_not_stop_a_confirmation(
     assert Status.PRUNED in {trial.status for trial in trials}
 
 
-@pytest.mark.slow
 def test_a_longer_search_confirms_its_own_best_cells(
     run_text: RunText, options: Options
 ) -> None:
@@ -211,7 +205,6 @@ def test_a_confirmation_that_is_added_afterwards_is_another_generation(
     assert all("Write confirm:" in text for text in told)
 
 
-@pytest.mark.slow
 def test_several_objectives_confirm_cells_of_the_front(
     run_text: RunText, options: Options
 ) -> None:
@@ -246,7 +239,6 @@ def test_several_objectives_confirm_cells_of_the_front(
         assert better == []
 
 
-@pytest.mark.slow
 def test_a_search_with_one_seed_can_be_confirmed(
     run_text: RunText, options: Options
 ) -> None:
@@ -264,7 +256,6 @@ def test_a_search_with_one_seed_can_be_confirmed(
             assert "did not choose it" in sentence(effect, metric, margin=0.5)
 
 
-@pytest.mark.slow
 def test_a_search_that_goes_on_has_no_p_values(
     run_text: RunText, options: Options
 ) -> None:
@@ -282,7 +273,6 @@ def test_confirmed_cells_need_seeds() -> None:
         space.load(text, "tiny.yaml")
 
 
-@pytest.mark.slow
 def test_the_plan_says_what_will_be_confirmed(say: Say) -> None:
     from pathlib import Path
 

@@ -60,7 +60,6 @@ def test_decided_cells_get_no_further_seed(run_text: RunText, options: Options) 
     assert (again.trained, again.known_before) == (0, outcome.trained)
 
 
-@pytest.mark.slow
 def test_killed_at_any_event_it_ends_the_same(
     run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -79,7 +78,6 @@ def test_killed_at_any_event_it_ends_the_same(
     ).table("json")
 
 
-@pytest.mark.slow
 def test_a_failed_trial_does_not_hold_the_others_up(
     run_text: RunText, options: Options
 ) -> None:
@@ -108,7 +106,6 @@ def test_the_option_is_the_key(tmp_path: Path) -> None:
     assert by_option.seeds == by_key.seeds
 
 
-@pytest.mark.slow
 def test_the_option_changes_the_space_and_outlives_a_resume(options: Options) -> None:
     """The YAML text is stored as it is; `resume` adds seeds as the run before did."""
     fixed = space.load(TINY.replace("seeds: 2", "seeds: 3"), "tiny.yaml")
@@ -187,7 +184,6 @@ def test_rows_that_can_never_be_tested_get_no_further_seeds(
     assert len(first.seeds) < 60
 
 
-@pytest.mark.slow
 def test_a_study_that_gave_no_row_up_keeps_its_seeds(
     run_text: RunText, options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:

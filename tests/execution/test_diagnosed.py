@@ -47,7 +47,6 @@ def looked(run_text: RunText, tiny: str) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("looked")
 def test_what_a_space_asks_for_is_stored_by_layer(options: Options) -> None:
     with Reader(options.url) as reader:
@@ -70,7 +69,6 @@ def test_what_a_space_asks_for_is_stored_by_layer(options: Options) -> None:
     assert [len(row) for row in matrix] == [4, 4, 4, 4]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("looked")
 def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> None:
     study = Study("tiny", options.url)
@@ -83,7 +81,6 @@ def test_diagnosing_a_checkpoint_gives_what_training_gave(options: Options) -> N
     assert study.diagnostics() == ["high_frequency", "token_cosine", "token_similarity"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("looked")
 def test_one_trial_by_the_beginning_of_its_hash(options: Options) -> None:
     with Reader(options.url) as reader:
@@ -98,7 +95,6 @@ def test_one_trial_by_the_beginning_of_its_hash(options: Options) -> None:
         diagnosis.diagnose(("tini",), Diagnostics(("diversity",)), options)
 
 
-@pytest.mark.slow
 def test_trials_without_a_checkpoint_are_counted(
     run_text: RunText, tiny: str, options: Options
 ) -> None:
@@ -109,7 +105,6 @@ def test_trials_without_a_checkpoint_are_counted(
         Study("tiny", options.url).layers("diversity")
 
 
-@pytest.mark.slow
 def test_diagnostics_change_no_number(
     run_text: RunText, tiny: str, options: Options, tmp_path: Path
 ) -> None:
@@ -201,7 +196,6 @@ def test_a_diagnostic_that_fails_costs_no_training(
     )
 
 
-@pytest.mark.slow
 def test_a_diagnostic_asked_for_later_is_missed_until_someone_looks(
     run_text: RunText, tiny: str, options: Options
 ) -> None:

@@ -30,8 +30,6 @@ from ablate.trained import disk
 from ablate.trained.diagnosis import diagnose
 from tests.conftest import Killed, killing
 
-pytestmark = pytest.mark.slow
-
 
 def train(text: str, options: Options, hooks: Any = None) -> None:
     pipeline.run(

@@ -110,7 +110,6 @@ def numbers(events: list[Event]) -> dict[str, list[tuple[float, ...]]]:
     return {key: [epochs[n] for n in sorted(epochs)] for key, epochs in found.items()}
 
 
-@pytest.mark.slow
 def test_every_job_starts_progresses_and_ends_once(
     executor: Executor, tiny: str, tmp_path: Path
 ) -> None:
@@ -179,7 +178,6 @@ def test_a_diverging_job_ends_as_diverged(
     assert "loss is" in ended[0].error
 
 
-@pytest.mark.slow
 def test_stopping_leaves_what_runs_to_be_resumed(
     executor: Executor, tiny: str, tmp_path: Path
 ) -> None:

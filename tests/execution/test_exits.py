@@ -14,8 +14,6 @@ from ablate.store.reader import Reader
 from ablate.training import Training
 from tests.conftest import RunText
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("place", ["_prepare", "epoch", "diagnose"])
 def test_a_trial_that_exits_has_failed_and_the_others_go_on(

@@ -17,9 +17,6 @@ from ablate.execution.ray_tune import cluster
 from ablate.execution.ray_tune.cluster import _reason, check_nodes, join, versions
 from ablate.pipeline import Options
 
-pytestmark = pytest.mark.slow  # Ray's import takes seconds.
-
-
 ADDRESS = "10.0.0.1:6379"
 
 

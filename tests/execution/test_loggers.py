@@ -141,7 +141,6 @@ def test_tensorboard_has_each_epoch_once(tmp_path: Path, trial: Trial) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_mlflow_has_each_trial_once(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +178,6 @@ def test_mlflow_has_each_trial_once(
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_service_that_fails_is_left(
     tmp_path: Path,
     trial: Trial,

@@ -31,8 +31,6 @@ from ablate.families import resolve
 from ablate.records import Architecture, Data
 from tests.processes import ended
 
-pytestmark = pytest.mark.slow  # A nursery imports torch.
-
 
 @contextmanager
 def started(folder: Path) -> Iterator[Nursery]:

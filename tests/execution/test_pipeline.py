@@ -22,7 +22,6 @@ from ablate.store.reader import Reader
 from tests.conftest import TINY, RunText
 
 
-@pytest.mark.slow
 def test_the_same_space_again_trains_nothing(
     run_text: RunText, tiny: str, table: Callable[[], str]
 ) -> None:
@@ -40,7 +39,6 @@ def test_the_same_space_again_trains_nothing(
     assert table() == before
 
 
-@pytest.mark.slow
 def test_a_new_level_or_seed_trains_only_what_is_new(
     run_text: RunText, tiny: str
 ) -> None:
@@ -55,7 +53,6 @@ def test_a_new_level_or_seed_trains_only_what_is_new(
     assert run_text(tiny).trained == 0
 
 
-@pytest.mark.slow
 def test_another_study_that_asks_for_the_same_trial_gets_it(
     run_text: RunText, tiny: str, options: Options
 ) -> None:
@@ -67,7 +64,6 @@ def test_another_study_that_asks_for_the_same_trial_gets_it(
     assert (outcome.trials, outcome.trained) == (6, 0)
 
 
-@pytest.mark.slow
 def test_a_reordered_file_trains_nothing(run_text: RunText, tiny: str) -> None:
     run_text(tiny)
     lines = tiny.strip().splitlines()
@@ -132,7 +128,6 @@ def test_killed_whenever_the_end_is_the_same(
     assert sorted(count for _, count in completed) == [1] * 8
 
 
-@pytest.mark.slow
 def test_interruption_is_reported_and_resumed(
     run_text: RunText, tiny: str, options: Options
 ) -> None:
@@ -154,7 +149,6 @@ def test_interruption_is_reported_and_resumed(
     assert finished.trained == outcome.unfinished
 
 
-@pytest.mark.slow
 def test_resume_needs_no_file(run_text: RunText, tiny: str, options: Options) -> None:
     run_text(tiny, hooks=Hooks(stop=lambda: True))
     assert (
@@ -167,7 +161,6 @@ def test_resume_without_a_study(options: Options) -> None:
         pipeline.resume(None, options)
 
 
-@pytest.mark.slow
 def test_failed_trials_are_tried_again_and_diverged_ones_are_not(
     run_text: RunText, tiny: str, table: Callable[[], str]
 ) -> None:
@@ -239,7 +232,6 @@ def test_a_preview_counts_cores_and_gpus(cpus: float, gpus: float, slots: int) -
     assert trials_at_once(wanted, machine) == slots
 
 
-@pytest.mark.slow
 def test_a_preview_trains_nothing_and_estimates(
     tiny: str, options: Options, run_text: RunText
 ) -> None:
@@ -262,7 +254,6 @@ def test_a_preview_trains_nothing_and_estimates(
     )
 
 
-@pytest.mark.slow
 def test_a_second_driver_is_refused_and_loses_nothing(
     run_text: RunText, tiny: str, options: Options
 ) -> None:
@@ -279,7 +270,6 @@ def test_a_second_driver_is_refused_and_loses_nothing(
     assert run_text(tiny, hooks=Hooks(event=second)).unfinished == 0
 
 
-@pytest.mark.slow
 def test_a_store_that_fails_stops_the_run(
     run_text: RunText, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,7 +301,6 @@ def test_importing_ablate_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.slow
 def test_the_python_interface(tmp_path: Path) -> None:
     import torch
 
@@ -347,7 +336,6 @@ def test_the_python_interface(tmp_path: Path) -> None:
         _ = ablate.nothing
 
 
-@pytest.mark.slow
 def test_results_of_a_deleted_store_do_not_come_back_from_checkpoints(
     run_text: RunText, tiny: str, options: Options
 ) -> None:

@@ -80,7 +80,6 @@ def until(holds: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-@pytest.mark.slow
 def test_another_user_can_neither_read_the_session_nor_find_a_token(
     driver: subprocess.Popen[str], tmp_path: Path
 ) -> None:
@@ -93,7 +92,6 @@ def test_another_user_can_neither_read_the_session_nor_find_a_token(
         assert all(str(folder) in word for word in with_session)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
 def test_nothing_outlives_a_driver(
     number: signal.Signals, driver: subprocess.Popen[str]
@@ -107,7 +105,6 @@ def test_nothing_outlives_a_driver(
     assert f"Nothing stored is lost. Go on with: {AGAIN}\n" in driver.stderr.read()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"]
 )
@@ -150,7 +147,6 @@ def test_a_warden_that_is_closed_leaves_nothing_and_says_nothing(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.slow
 def test_a_start_that_is_given_up_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -30,8 +30,6 @@ from ablate.results.study import Study
 from ablate.store.reader import Reader
 from tests.conftest import RunText
 
-pytestmark = pytest.mark.slow  # Ray Tune's import takes seconds.
-
 GRID = """
 question: Which trials are worth their epochs?
 backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2, mlp_ratio: 2}

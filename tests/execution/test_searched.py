@@ -46,7 +46,6 @@ def levels(options: Options) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.slow
 def test_killed_at_any_event_the_table_is_the_undisturbed_one(
     run_text: RunText, options: Options, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -66,7 +65,6 @@ def test_killed_at_any_event_the_table_is_the_undisturbed_one(
     assert run_text(SEARCH).trained == 0
 
 
-@pytest.mark.slow
 def test_resume_without_a_name_finds_a_search_that_has_more_to_propose(
     run_text: RunText, options: Options
 ) -> None:
@@ -76,7 +74,6 @@ def test_resume_without_a_name_finds_a_search_that_has_more_to_propose(
     assert outcome.trials == 16
 
 
-@pytest.mark.slow
 def test_fewer_cells_end_a_search(run_text: RunText, options: Options) -> None:
     run_text(SEARCH, hooks=after(6))
     outcome = run_text(SEARCH.replace("cells: 8", "cells: 2"))
@@ -84,7 +81,6 @@ def test_fewer_cells_end_a_search(run_text: RunText, options: Options) -> None:
     assert len(levels(options)) == 2
 
 
-@pytest.mark.slow
 def test_a_level_that_is_dropped_leaves_no_row(
     run_text: RunText, options: Options
 ) -> None:
@@ -100,7 +96,6 @@ def test_a_level_that_is_dropped_leaves_no_row(
     assert {lr for lr, _ in found} == {1e-3, 2e-4}
 
 
-@pytest.mark.slow
 def test_another_baseline_keeps_what_was_proposed(
     run_text: RunText, options: Options
 ) -> None:
@@ -126,7 +121,6 @@ def test_another_baseline_keeps_what_was_proposed(
     assert levels(options) == [baseline, *before]
 
 
-@pytest.mark.slow
 def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
     design = SEARCH.replace(
         "strategy: {name: tpe, cells: 8, parallel: 3}", "design: grid"
@@ -152,7 +146,6 @@ def test_a_design_becomes_a_search(run_text: RunText, options: Options) -> None:
     assert found[first:] != grid[first:8], "and the rest is proposed"
 
 
-@pytest.mark.slow
 def test_a_failed_trial_is_failed_for_this_run_and_tried_by_the_next(
     run_text: RunText, options: Options
 ) -> None:

@@ -218,7 +218,6 @@ def test_no_home_and_strange_folders_for_temporary_files(
     assert "4 trials trained" in err
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["run", "disk", "diagnose"])
 def test_keys_in_the_url_of_a_bucket_are_refused_and_not_repeated(
     verb: str, say: Say
@@ -238,7 +237,6 @@ def test_keys_in_the_url_of_a_bucket_are_refused_and_not_repeated(
     assert "AWS_SECRET_ACCESS_KEY" in err
 
 
-@pytest.mark.slow
 def test_a_bucket_that_cannot_be_read_is_one_message(say: Say) -> None:
     """Not every error of a service is an OSError."""
     assert say(*RUN, "--max-trials", "1")[0] == 3
@@ -250,7 +248,6 @@ def test_a_bucket_that_cannot_be_read_is_one_message(say: Say) -> None:
         assert "cannot be read" in err
 
 
-@pytest.mark.slow
 def test_the_store_does_not_hold_the_keys_of_a_run(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,8 +31,6 @@ from ablate.records import (
 )
 from tests.conftest import TINY
 
-pytestmark = pytest.mark.slow  # Trains small networks.
-
 EPOCHS = 3
 
 

@@ -126,7 +126,6 @@ def test_the_tests_know_every_family_and_factor() -> None:
     assert set(LEVELS) == set(factors.catalogue())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("family", "factor"), SHARED_PAIRS)
 def test_a_factor_trains_and_costs_or_says_why_not(
     family: Family, factor: Factor
@@ -168,7 +167,6 @@ def test_a_factor_trains_and_costs_or_says_why_not(
     assert count(found).flops > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_neutral_is_bit_for_bit_the_library(family: str) -> None:
     neutral = {
@@ -192,7 +190,6 @@ def test_neutral_is_bit_for_bit_the_library(family: str) -> None:
         assert torch.equal(ours.eval()(images(family)), theirs.eval()(images(family)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_editable_attention_and_arranged_blocks_compute_the_same(family: str) -> None:
     record = FAMILIES[family]
@@ -237,7 +234,6 @@ def test_editable_attention_and_arranged_blocks_compute_the_same(family: str) ->
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_places_tell_the_truth(family: str) -> None:
     record, model = FAMILIES[family], made(family).eval()
@@ -314,7 +310,6 @@ PRINTED = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params", "flops"), PRINTED)
 def test_our_backbones_cost_what_their_papers_print(
     name: str, params: float, flops: float
@@ -324,7 +319,6 @@ def test_our_backbones_cost_what_their_papers_print(
     assert round(found.flops_paper / 1e9, 1) == flops
 
 
-@pytest.mark.slow
 def test_swins_edits_see_one_window() -> None:
     model = made("swin", attnscale=True)
     shapes = []

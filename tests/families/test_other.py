@@ -89,7 +89,6 @@ def test_drop_rates_reach_the_model_or_are_refused() -> None:
         build(resolve("convnext_atto", 32, 3, 10, {"size.depth": 3}))
 
 
-@pytest.mark.slow
 def test_a_rate_of_zero_is_zero_whatever_the_default_of_timm() -> None:
     theirs = timm.create_model("rexnet_100", num_classes=10)
     assert theirs.get_submodule("head.drop").p == 0.2
@@ -98,13 +97,11 @@ def test_a_rate_of_zero_is_zero_whatever_the_default_of_timm() -> None:
     assert not any(drop_path_rates("swinv2_tiny_window8_256", **{"drop.path": 0.0}))
 
 
-@pytest.mark.slow
 def test_models_that_word_their_refusal_differently_are_built() -> None:
     for name in ("hrnet_w18_small", "caformer_s18"):
         build(resolve(name, 64, 3, 10, {}))
 
 
-@pytest.mark.slow
 def test_a_model_that_cannot_be_counted_is_a_refused_row() -> None:
     text = STUDY.replace("convnext_atto", "convmixer_768_32").replace(
         "  drop.path: [0.0, 0.1]\n", ""
@@ -134,7 +131,6 @@ def test_decay_by_layer_needs_layers() -> None:
         create_optimizer_v2(model, opt="sgd", lr=0.1, layer_decay=0.5)
 
 
-@pytest.mark.slow
 def test_a_model_that_cannot_read_the_images_says_so() -> None:
     with pytest.raises(
         Infeasible, match="inception_v3 cannot read images of 16 x 16 pixels: "

@@ -182,7 +182,6 @@ def test_a_store_on_postgresql_answers_like_one_on_sqlite(tmp_path: Path) -> Non
             assert kind.rows(tmp_path, statement, (0,)) == [(0,)]
 
 
-@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.proof
 def test_faults_change_nothing() -> None:

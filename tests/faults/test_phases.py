@@ -216,7 +216,6 @@ PLACE_AT = {
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_a_real_run_is_held_at_every_point_and_killed_at_the_last(
     tmp_path: Path,
 ) -> None:

@@ -54,7 +54,6 @@ def plain_maps_of(family: str) -> torch.Tensor:
     return maps_of(architecture(family))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("factor", sorted(factors.catalogue()))
 @pytest.mark.parametrize(
     "family",

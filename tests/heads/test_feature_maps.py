@@ -70,7 +70,6 @@ def test_the_maps_of_swin_are_those_of_timm_where_windows_fill_the_grid() -> Non
         torch.testing.assert_close(one, other.permute(0, 3, 1, 2))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"shortcuts.count": 1}, {"featscale": "image"}]
 )
@@ -93,7 +92,6 @@ def test_opposite_edges_of_an_image_do_not_see_each_other(settings: Settings) ->
     assert difference[:16].max() == 0
 
 
-@pytest.mark.slow
 # timm resamples the biases of windows.
 @pytest.mark.filterwarnings("ignore::UserWarning:timm.*")
 @pytest.mark.filterwarnings("ignore:torch.searchsorted")
@@ -105,7 +103,6 @@ def test_a_window_that_is_larger_than_usual_stays_in_all_stages() -> None:
     assert sizes == {(14, 14)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(64, 64), (96, 160)])
 def test_the_map_of_a_vit_is_that_of_timm_at_any_size(size: tuple[int, int]) -> None:
     ours = maps_of(network("deit_tiny_patch16_224", "detr-small", *size))
@@ -123,7 +120,6 @@ def test_the_map_of_a_vit_is_that_of_timm_at_any_size(size: tuple[int, int]) -> 
     torch.testing.assert_close(found.flatten(2).transpose(1, 2), tokens)
 
 
-@pytest.mark.slow
 def test_the_maps_of_pvt_have_four_scales() -> None:
     ours = maps_of(network("pvt_tiny", "upernet-small", 64, 96))
     with torch.no_grad():
@@ -136,7 +132,6 @@ def test_the_maps_of_pvt_have_four_scales() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_a_convolution_over_tokens_sees_the_grid_of_the_image() -> None:
     """Also of an image that has another size than the one before."""
     model = network("pvt_tiny", "upernet-small", 64, 96, {"ffn.kernel": 3})
@@ -180,7 +175,6 @@ def test_patches_that_do_not_divide_the_stride_are_refused() -> None:
         network("vit_small_patch14_dinov2", "detr", 224, 224)
 
 
-@pytest.mark.slow
 def test_a_map_of_one_place_has_a_coarser_one() -> None:
     model = network("vit_small_patch32_224", "upernet-small", 32, 32)
     with torch.no_grad():
@@ -208,7 +202,6 @@ def test_the_names_of_heads_and_tasks_are_known_without_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"ffn.agelu": 2}])
 def test_a_checkpoint_of_a_network_with_a_head_fits_it(settings: Settings) -> None:
     trained = network("pvt_tiny", "detr-small", 64, 64, settings)

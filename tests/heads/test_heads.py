@@ -37,7 +37,6 @@ def losses(model: Any, head: str) -> Tensor:
     return torch.stack(list(told.values())).sum()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", SMALL)
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_every_parameter_is_read_and_gets_a_finite_gradient(
@@ -61,7 +60,6 @@ def test_every_parameter_is_read_and_gets_a_finite_gradient(
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", ["mask-rcnn-small", "detr-small"])
 def test_objects_lie_in_the_padded_image_and_have_known_labels(head: str) -> None:
     model: Any = network("pvt_tiny", head, 64, 96)
@@ -72,7 +70,6 @@ def test_objects_lie_in_the_padded_image_and_have_known_labels(head: str) -> Non
         assert ((one["labels"] >= 1) & (one["labels"] <= 10)).all()
 
 
-@pytest.mark.slow
 def test_padding_changes_nothing_that_detr_sees() -> None:
     """The attention of encoder and decoder leaves it out."""
     model: Any = network("pvt_tiny", "detr-small", 64, 64)
@@ -90,7 +87,6 @@ def test_padding_changes_nothing_that_detr_sees() -> None:
     torch.testing.assert_close(alone["scores"], among["scores"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", SMALL)
 def test_equal_seeds_give_equal_networks(head: str) -> None:
     first = network("pvt_tiny", head, 64, 64).state_dict()

@@ -140,7 +140,6 @@ class Page(HTMLParser):
         self.comments.append(data)
 
 
-@pytest.mark.slow
 def test_html_is_a_table_of_the_texts(grid: Table) -> None:
     text = render(grid, "html")
     page = Page(text)
@@ -230,7 +229,6 @@ def written(value: object) -> str:
     return "" if value is None else str(value)
 
 
-@pytest.mark.slow
 def test_csv_gives_every_text_back_and_begins_no_formula(grid: Table) -> None:
     text = render(grid, "csv")
     rows = list(csv.reader(io.StringIO(text)))
@@ -252,14 +250,12 @@ def test_csv_gives_every_text_back_and_begins_no_formula(grid: Table) -> None:
     assert not ACTING.search(text)
 
 
-@pytest.mark.slow
 def test_json_is_exact(grid: Table) -> None:
     text = render(grid, "json")
     assert json.loads(text) == json.loads(json.dumps(list(grid.data), default=str))
     assert not ACTING.search(text)
 
 
-@pytest.mark.slow
 def test_latex_stays_inside_its_table(grid: Table) -> None:
     lines = render(grid, "latex").splitlines()
     comments = [line for line in lines if line.startswith("%")]
@@ -319,7 +315,6 @@ VERBS: dict[str, Sequence[str]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "md", "latex", "html", "csv", "json"])
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_prints_text_as_text(verb: Verb, name: str, form: str) -> None:
@@ -380,7 +375,6 @@ def test_errors_show_control_characters(verb: Verb, words: Sequence[str]) -> Non
     assert err.startswith("error: ")
 
 
-@pytest.mark.slow
 @crowded
 def test_what_was_written_is_said_visibly(verb: Verb) -> None:
     for words in (

@@ -34,7 +34,6 @@ from tests.hostile.texts import BLOCKS, CONTROL, HTML, MARKDOWN, SQL, TEX, evil
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(
         CHROMIUM is None, reason="needs Debian's chromium: apt-get install chromium"

@@ -56,7 +56,6 @@ def heads_attention(
     return np.concatenate(parts, axis=1)
 
 
-@pytest.mark.slow
 def test_token_performer() -> None:
     """y_i = sum_j A_ij v_j / (sum_j A_ij + 1e-8) with A_ij = phi(q_i) . phi(k_j),
     phi(x) = exp(w x - |x|^2 / 2) / sqrt(m).
@@ -134,7 +133,6 @@ def test_sinusoids(positions: int, width: int) -> None:
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("height", "across", "heads"), [(4, 4, 2), (5, 3, 1), (2, 5, 2)]
 )
@@ -357,7 +355,6 @@ def published(
 SMALL = {"size.width": 12, "size.heads": 3}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -395,7 +392,6 @@ def test_shortcuts_of_the_published_code_at_full_width(count: int) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "projection"), [(1, "dense"), (2, "circulant"), (3, "circulant")]
 )

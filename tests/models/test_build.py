@@ -39,7 +39,6 @@ def test_an_ignored_parameter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [

@@ -21,8 +21,6 @@ from tests.own.conftest import Run, Use
 from tests.own.test_trainer import stopping_after
 from tests.processes import descendant, ended
 
-pytestmark = pytest.mark.slow
-
 # Each epoch adds a number that depends on the seed and the epoch to the sum so far.
 SCRIPT = """
 import argparse, json, os, random, sys, time

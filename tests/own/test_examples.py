@@ -85,7 +85,6 @@ def block(language: str, part: str) -> str:
     return found
 
 
-@pytest.mark.slow
 def test_the_parts_in_the_documentation_train(use: Use, run: Run, study: Study) -> None:
     use(block("python", "def two_layers("))
     text = block("yaml", "backbone: two_layers")
@@ -122,7 +121,6 @@ recipe: {epochs: 1, batch_size: 50}
         assert reader.diagnostics.names("own") == ["mean_norm"]
 
 
-@pytest.mark.slow
 def test_the_parts_in_the_documentation_pass_their_checks(
     say: Say, tmp_path: Path
 ) -> None:

@@ -27,8 +27,6 @@ from tests.own.conftest import Run, Use
 from tests.own.test_registry import documented_factor
 from tests.processes import ended, kill_with_children, wait_for_epochs
 
-pytestmark = pytest.mark.slow
-
 SCALED = '''
 class Scaled(nn.Module):
     """Multiplies the output of a module by a constant."""
@@ -354,7 +352,6 @@ def test_a_backbone_that_cannot_be_built(use: Use) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_killed_study_on_ray_resumes_with_its_parts(tmp_path: Path) -> None:
     """Driver killed, resumed from the store, tabulated; equal to an undisturbed run."""
     (tmp_path / "mine.py").write_text(PARTS)

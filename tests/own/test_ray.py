@@ -18,7 +18,7 @@ from tests.own.test_command import SCRIPT
 from tests.own.test_trainer import PARTS as TRAINER
 from tests.processes import ended, wait_for_epochs
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 SPACES = {
     "fit": "question: a?\ntrainer: fit\nfactors: {act: [relu, tanh]}\nfixed: {width: 8}\n"

@@ -262,7 +262,6 @@ def values(options: Options) -> list[tuple[object, ...]]:
         return [tuple(row) for row in reader.query(statement)[1]]
 
 
-@pytest.mark.slow
 def test_a_script_that_writes_a_file(use: Use, run: Run, options: Options) -> None:
     use(PARTS, script=TIMM.replace("SLEEP", "pass"))
     assert run(SPACE).trained == 4
@@ -270,7 +269,6 @@ def test_a_script_that_writes_a_file(use: Use, run: Run, options: Options) -> No
     assert first.values[0] == pytest.approx(8 / 1.5**4)
 
 
-@pytest.mark.slow
 def test_the_folder_of_the_store_is_no_pattern(use: Use, tmp_path: Path) -> None:
     from ablate import pipeline, space
 
@@ -303,7 +301,6 @@ for step in range(0, 100 * epochs, 100):
 """
 
 
-@pytest.mark.slow
 def test_a_script_that_prints(use: Use, run: Run, options: Options) -> None:
     parts = r"""
 import ablate
@@ -324,7 +321,6 @@ train = ablate.command(
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -73,7 +73,6 @@ def test_a_changed_file_is_loaded_again(tmp_path: Path) -> None:
     assert trainer_named("train").factors["depth"].accepts(3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

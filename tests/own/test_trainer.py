@@ -19,8 +19,6 @@ from ablate.store.reader import Reader
 from tests.conftest import Killed, killing
 from tests.own.conftest import Run, Use
 
-pytestmark = pytest.mark.slow
-
 # The network and its optimiser have state, and every epoch draws random numbers.
 PARTS = """
 import random

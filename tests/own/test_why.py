@@ -127,7 +127,6 @@ def why(text: str, options: Options) -> list[str]:
     return pipeline.why_new(shown, options.url)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_only_what_can_change_a_result_trains_again(
     name: str, use: Use, run: Run, options: Options, tmp_path: Path
@@ -155,7 +154,6 @@ SPACES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
 def test_a_change_of_the_space(name: str, use: Use, run: Run, options: Options) -> None:
     parts = PARTS.replace('{"width": [2, 4]}', '{"width": ablate.Whole(1)}')
@@ -177,7 +175,6 @@ def test_a_store_without_trials(use: Use, options: Options) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_trials_of_before_keep_their_hashes(
     use: Use, run: Run, options: Options, tmp_path: Path
 ) -> None:
@@ -314,7 +311,6 @@ def test_the_hash_is_the_same_in_every_version_of_python() -> None:
     assert syntax_hash({"": text}) == "aac8bc37e484b0b1933f"
 
 
-@pytest.mark.slow
 def test_a_study_that_is_imported_keeps_the_identities(
     use: Use, run: Run, options: Options, tmp_path: Path
 ) -> None:

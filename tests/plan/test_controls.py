@@ -71,7 +71,6 @@ def test_a_control_has_the_width_that_costs_as_much(cost: str) -> None:
     ), "rows of their own, at the end"
 
 
-@pytest.mark.slow
 def test_the_table_tells_the_gain_over_the_control(
     run_text: RunText, options: Options
 ) -> None:
@@ -91,7 +90,6 @@ def test_the_table_tells_the_gain_over_the_control(
     assert run_text(TEXT.replace("CONTROL", "iso-params")).trained == 0
 
 
-@pytest.mark.slow
 def test_a_baseline_that_is_nearest_in_cost_is_the_control(
     run_text: RunText,
     options: Options,
@@ -123,7 +121,6 @@ def test_a_baseline_that_is_nearest_in_cost_is_the_control(
     assert f"Row 1 has {more} of FLOPs" in " ".join(done.output.split())
 
 
-@pytest.mark.slow
 def test_a_control_gets_a_row_where_the_baseline_has_none(
     run_text: RunText, options: Options
 ) -> None:

@@ -196,7 +196,6 @@ def test_seeds_are_crossed_and_come_one_after_the_other() -> None:
     assert [trial.seed for trial in plan.trials] == [3] * 10 + [8] * 10
 
 
-@pytest.mark.slow
 def test_infeasible_cells_say_why() -> None:
     document = DOCUMENT.replace("shortcuts.b: [1, 2]", "shortcuts.b: [1, 3]")
     plan = make_plan(declared(document=document), count)
@@ -208,7 +207,6 @@ def test_infeasible_cells_say_why() -> None:
     )
 
 
-@pytest.mark.slow
 def test_limits_compare_with_the_baseline() -> None:
     plan = make_plan(declared('limits: {params: "<= 1.01 * baseline"}\n'), count)
     broken = [cell for cell in plan.cells if not cell.feasible and cell.same_as is None]

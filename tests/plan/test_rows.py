@@ -46,7 +46,6 @@ def declared(document: str = ROWS) -> Space:
     return space.load(document, "rows.yaml")
 
 
-@pytest.mark.slow
 def test_rows_are_cells_and_the_first_is_the_reference() -> None:
     plan = make_plan(declared(), fake_cost)
     assert [cell.role for cell in plan.cells] == ["reference", *["variant"] * 5]
@@ -71,7 +70,6 @@ def test_what_a_row_does_not_name_is_as_in_the_backbone() -> None:
     assert cells[3]["size.depth"] == 2
 
 
-@pytest.mark.slow
 def test_a_table_shows_a_dash_where_a_row_says_nothing() -> None:
     from ablate.cli.tables import plan_table
     from ablate.pipeline import Preview
@@ -91,7 +89,6 @@ def test_a_table_shows_a_dash_where_a_row_says_nothing() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_backbone_and_resolution_vary_in_a_grid_too() -> None:
     document = (
         ROWS[: ROWS.index("  size.depth")].replace("pvt_small, ", "")

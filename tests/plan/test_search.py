@@ -112,7 +112,6 @@ def load(text: str, strategy: str = "tpe") -> Space:
     return space.load(text.replace("name: tpe", f"name: {strategy}"), "search.yaml")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -138,7 +137,6 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
     assert chosen == straight
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", SAMPLERS)
 def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     """Results come one at a time, in another order than the trials were asked for."""
@@ -158,7 +156,6 @@ def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     assert [cell.levels for cell in search.plan.cells] == straight
 
 
-@pytest.mark.slow
 def test_more_cells_go_on_where_fewer_ended() -> None:
     bench = Bench()
     few = finish(
@@ -172,7 +169,6 @@ def test_more_cells_go_on_where_fewer_ended() -> None:
     assert len(set(bench.found) - trained) == 18
 
 
-@pytest.mark.slow
 def test_a_new_level_keeps_what_was_proposed() -> None:
     bench = Bench()
     before = finish(
@@ -194,7 +190,6 @@ def test_a_new_level_keeps_what_was_proposed() -> None:
     assert kept[: len(still)] == still
 
 
-@pytest.mark.slow
 def test_conditions_are_those_of_the_factors() -> None:
     declared = load(CONDITIONAL)
     assert reading_order(declared) == [
@@ -216,14 +211,12 @@ def test_conditions_are_those_of_the_factors() -> None:
     )
 
 
-@pytest.mark.slow
 def test_brute_force_tries_everything_once() -> None:
     declared, bench = load(TEXT.replace(", cells: 30", ""), "brute-force"), Bench()
     found = finish(Search(declared, free, bench), bench)
     assert len(found) == len({tuple(levels.values()) for levels in found}) == 7 * 6 * 3
 
 
-@pytest.mark.slow
 def test_a_point_that_is_known_is_not_trained() -> None:
     bench = Bench()
     finish(Search(load(TEXT), free, bench), bench)
@@ -233,7 +226,6 @@ def test_a_point_that_is_known_is_not_trained() -> None:
     assert again.has_ended
 
 
-@pytest.mark.slow
 def test_limits_cost_nothing_and_reach_the_sampler() -> None:
     def cost(architecture: Architecture) -> Cost:
         return replace(
@@ -266,7 +258,6 @@ def test_limits_cost_nothing_and_reach_the_sampler() -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_cell_that_cannot_be_built_is_passed_over() -> None:
     def cost(architecture: Architecture) -> Cost:
         if architecture.settings.get("shortcuts.count") == 2:
@@ -306,7 +297,6 @@ def test_what_did_not_complete_is_reported_as_it_was(status: Status) -> None:
         )
 
 
-@pytest.mark.slow
 def test_adaptive_seeds_are_for_those_in_the_running() -> None:
     declared = load(TEXT.replace("seeds: 1", "seeds: {adaptive: 4}"))
     bench = Bench()
@@ -326,7 +316,6 @@ def test_adaptive_seeds_are_for_those_in_the_running() -> None:
     assert again.plan == search.plan
 
 
-@pytest.mark.slow
 def test_several_objectives_are_reported_with_their_costs() -> None:
     def cost(architecture: Architecture) -> Cost:
         return replace(
@@ -407,7 +396,6 @@ def test_a_limit_that_comes_to_no_number_refuses_the_cell_only() -> None:
     assert any(cell.feasible for cell in search.plan.cells)
 
 
-@pytest.mark.slow
 def test_results_that_a_search_did_not_ask_for_change_no_confirmation() -> None:
     """Another study may train more seeds of a cell that this search has given up."""
     text = TEXT.replace("seeds: 1", "seeds: {adaptive: 4}").replace(

@@ -76,14 +76,12 @@ def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     assert not missing
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_printed_costs_come_out_or_have_a_cause_that_holds(name: str) -> None:
     for checked in verify(tables()[name]):
         assert checked.explained, checked
 
 
-@pytest.mark.slow
 def test_shortcuts_add_what_the_papers_formulas_say() -> None:
     """12 * sites * T * b * d parameters, and 197 * 12 * sites * T * (2 d log2(d/b) + 2
     b d) FLOPs.
@@ -97,7 +95,6 @@ def test_shortcuts_add_what_the_papers_formulas_say() -> None:
         assert found.flops_paper - none.flops_paper == pytest.approx(flops, abs=1)
 
 
-@pytest.mark.slow
 def test_a_wrong_print_is_different() -> None:
     """The check can fail: a count that does not round to the print in its last digit."""
     table = tables()["augvit/table4"]

@@ -141,7 +141,6 @@ def test_featscale_image_on_swin_takes_the_mean_over_the_image_once(index: int) 
     agree(lambda: block(x), reference, block)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "level", "words"),
     [

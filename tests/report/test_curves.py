@@ -50,7 +50,6 @@ def test_no_smoothing_changes_nothing(values: list[float]) -> None:
     assert smoothed(values, 0.0) == values
 
 
-@pytest.mark.slow
 @given(VALUES, st.floats(0, 0.95))
 def test_a_smoothed_curve_stays_within_its_values(
     values: list[float], weight: float

@@ -50,7 +50,6 @@ FRONT = Chart(
 )
 
 
-@pytest.mark.slow
 def test_text_is_text(tmp_path: Path) -> None:
     text = svg(FOREST)
     for word in ("The title", "difference", *ROWS, "helps"):

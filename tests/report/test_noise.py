@@ -110,7 +110,6 @@ def test_units_do_not_matter() -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_a_row_with_unusual_noise_stands_alone(seeds: int) -> None:
     values = drawn(6, seeds)
@@ -126,7 +125,6 @@ def test_a_row_with_unusual_noise_stands_alone(seeds: int) -> None:
     assert test.low < low < high < test.high, "it is for all rows at once"
 
 
-@pytest.mark.slow
 @given(
     st.integers(0, 10_000),
     st.sampled_from([3, 4, 5]),
@@ -160,7 +158,6 @@ def test_a_spread_of_last_bits_of_single_precision_is_none() -> None:
     assert family_of(reference, others, planned=2) is None
 
 
-@pytest.mark.slow
 def test_all_rows_stand_alone_if_the_reference_is_unusual() -> None:
     values = drawn(6, 4)
     values[0] += [9.0, -7.0, 4.0, -6.0]
@@ -203,7 +200,6 @@ def test_no_noise_is_no_information() -> None:
     assert first is None or first.error > 0
 
 
-@pytest.mark.slow
 def test_differences_that_are_equal_on_paper_have_no_noise() -> None:
     """The last bits of 80.1 - 80.0 say nothing, also of a row that stands alone."""
     values = 80 + np.random.default_rng(1).normal(0, 0.3, (8, 3))

@@ -99,7 +99,6 @@ def test_a_point_says_which_row_it_is(study: Study) -> None:
     }
 
 
-@pytest.mark.slow
 def test_what_cannot_be_drawn_is_said(
     run_text: RunText, options: Options, say: Say
 ) -> None:
@@ -238,7 +237,6 @@ def test_a_hostile_name_cannot_run(
         assert "&lt;script&gt;alert(1)" in text
 
 
-@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
 @pytest.mark.parametrize("interactive", [False, True])
@@ -269,7 +267,6 @@ def test_the_report_opens_from_disk_and_asks_nothing_of_the_network(
     ] == []
 
 
-@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Debian's chromium")
 @pytest.mark.parametrize("interactive", [False, True])

@@ -235,7 +235,6 @@ def test_the_smallest_difference_of_a_cost_is_shown(trust: ModuleType) -> None:
         assert [row[0] for row in rows_of(text)] == shown
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("pdflatex") is None,
     reason="needs Debian's texlive-latex-extra and texlive-publishers",
@@ -266,7 +265,6 @@ def test_it_compiles_unedited(kind: str, tmp_path: Path, trust: ModuleType) -> N
     assert "multiply defined" not in done.stdout
 
 
-@pytest.mark.slow
 def test_other_metrics_are_columns_without_verdicts(
     run_text: RunText, options: Options
 ) -> None:

@@ -37,7 +37,6 @@ def curve(trial: Trial, number: int) -> Epoch:
     )
 
 
-@pytest.mark.slow
 def test_the_front_has_what_nothing_beats(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve))
     study = Study("tiny", options.url)
@@ -64,7 +63,6 @@ def test_the_front_has_what_nothing_beats(run_text: RunText, options: Options) -
     assert history[-1]["share"] == 1
 
 
-@pytest.mark.slow
 def test_what_is_no_objective_is_reported(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve))
     with pytest.raises(
@@ -79,7 +77,6 @@ def test_what_is_no_objective_is_reported(run_text: RunText, options: Options) -
         Study("tiny", options.url).pareto(["flops"])
 
 
-@pytest.mark.slow
 def test_nothing_completed_is_reported(run_text: RunText, options: Options) -> None:
     run_text(TEXT, SimulatedExecutor(curve), Hooks(stop=lambda: True))
     with pytest.raises(AblateError, match="go on with: ablate resume tiny"):

@@ -165,7 +165,6 @@ def test_the_best_mean_is_bold_and_a_sure_difference_has_a_star() -> None:
     assert "<b>80.84 ± 0.25 (+1.00*)</b>" in render(grid, "html")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("pdflatex") is None, reason="needs Debian's texlive-latex-recommended"
 )
@@ -197,7 +196,6 @@ def test_machine_formats_have_full_precision_and_every_row() -> None:
     assert list(again[0]) == list(rows[0])
 
 
-@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(

@@ -44,7 +44,6 @@ def test_presets_load_and_open_with_their_command(file: Path) -> None:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", SPACES, ids=lambda f: f.stem)
 def test_presets_fit_the_exported_schema(file: Path) -> None:
     schema = exported_schema()
@@ -276,7 +275,6 @@ def test_any_values_load_or_are_refused(values: dict[str, object]) -> None:
         assert str(error).startswith("any.yaml:")
 
 
-@pytest.mark.slow
 def test_how_files_are_prepared_is_said_under_data() -> None:
     text = (
         SHORT + "data: {name: imagenet, mean: [0.5], std: [0.5, 0.4, 0.3], crop: 0.9,"
@@ -338,7 +336,6 @@ def test_preparations_that_are_refused(said: str, message: str) -> None:
     assert message in str(error.value)
 
 
-@pytest.mark.slow
 def test_a_preset_asks_of_data_in_memory_only_what_they_can_go_through() -> None:
     text = SHORT + "recipe: {preset: deit, rand_augment: ''}\ndata: "
     in_memory, files = (

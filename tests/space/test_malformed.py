@@ -578,7 +578,6 @@ def test_no_other_table_has_the_same_documents() -> None:
     assert again == []
 
 
-@pytest.mark.slow
 def test_all_mistakes_are_reported_at_once_in_order(tmp_path: Path) -> None:
     file = tmp_path / "space.yaml"
     file.write_text(

@@ -112,7 +112,6 @@ def test_a_training_that_ends_earlier_counts_as_a_whole() -> None:
     assert math.isclose(metric.mean([1e300, 0.1, 0.2, 0.3, -0.1, -0.5]), 0.0, abs_tol=1)
 
 
-@pytest.mark.slow
 def test_a_trial_is_reproduced(options: Options) -> None:
     text = TEXT.replace("seeds: 3", "seeds: 1")
     pipeline.run(space.load(text, "over.yaml"), "over.yaml", options)

@@ -41,7 +41,6 @@ from tests.store.desk import (
 )
 
 # Each test runs several studies.
-pytestmark = pytest.mark.slow
 
 SMALLER = TEXT.replace("  layout: [serial, parallel]\n", "")
 # The rows with `layout: parallel`, which helps.

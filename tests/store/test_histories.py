@@ -26,7 +26,6 @@ from tests.benchmarks import load
 from tests.store.desk import Desk, epoch
 
 # Each test runs several studies.
-pytestmark = pytest.mark.slow
 
 CELLS = 6
 SEEDS = 9

@@ -323,7 +323,6 @@ SPACES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_damage(name: str, runner: Runner) -> None:
     make = changed("PRAGMA foreign_keys = OFF", *OTHERS[name])
@@ -331,7 +330,6 @@ def test_other_damage(name: str, runner: Runner) -> None:
     assert said == [], "\n".join([f"{len(said)} faults", *said[:100]])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("key", SPACES)
 def test_wrong_spaces(key: str, runner: Runner) -> None:
     said = []

@@ -43,7 +43,6 @@ def run(
     return options
 
 
-@pytest.mark.slow
 def test_a_study_arrives_whole(tmp_path: Path) -> None:
     here, there = (
         run(tmp_path / "here", TINY, "other"),
@@ -79,7 +78,6 @@ def test_a_study_arrives_whole(tmp_path: Path) -> None:
     ), "it can go on here"
 
 
-@pytest.mark.slow
 def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
     here, there = (
         run(tmp_path / "here", TINY, "other", stop_after=3),
@@ -93,7 +91,6 @@ def test_what_is_unfinished_there_is_planned_here(tmp_path: Path) -> None:
     assert not pipeline.resume("other", here, executor=SimulatedExecutor()).trained
 
 
-@pytest.mark.slow
 def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
     there = run(tmp_path / "there", TINY.replace("grid", "grid\nscheduler: asha"))
     here = run(tmp_path / "here", TINY.replace("epochs: 3", "epochs: 1"), "other")
@@ -113,7 +110,6 @@ def test_pruned_and_failed_trials_arrive_as_they_are(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.slow
 def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
     until = TINY.replace("seeds: 2", "seeds: {until_decided: 4, start: 2, step: 2}")
     here, there = (
@@ -126,7 +122,6 @@ def test_seeds_that_cells_got_there_only_arrive(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
 def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
     here, there = (
         run(tmp_path / "here", TINY),
@@ -145,7 +140,6 @@ def test_two_declarations_of_one_name_are_refused(tmp_path: Path) -> None:
     assert Study("tiny", here.url).table() == before
 
 
-@pytest.mark.slow
 def test_trials_to_files_and_back(tmp_path: Path, say: Say) -> None:
     options = run(tmp_path / "runs", TINY)
     frame = Study("tiny", options.url).frame()

@@ -91,7 +91,6 @@ def stores(url: str) -> int:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("statement", WRITES)
 def test_on_postgresql_no_statement_writes_even_for_the_owner(
     statement: str, owner: str
@@ -102,7 +101,6 @@ def test_on_postgresql_no_statement_writes_even_for_the_owner(
     assert not Path("/tmp/ablate-test-program").exists()
 
 
-@pytest.mark.slow
 def test_a_role_that_may_write_files_is_refused_with_the_line_that_makes_a_reader(
     server: str, owner: str
 ) -> None:
@@ -250,14 +248,12 @@ def test_postgresql_keeps_to_its_size(statement: str, owner: str) -> None:
     assert "it took longer" not in measured.error
 
 
-@pytest.mark.slow
 def test_most_rows_are_enough(owner: str) -> None:
     with Reader(owner) as reader:
         _, rows = reader.query("SELECT generate_series(1, 100000)", most=1000)
     assert len(rows) == 1000
 
 
-@pytest.mark.slow
 def test_what_a_statement_makes_is_gone_afterwards(server: str, owner: str) -> None:
     with Reader(owner) as reader:
         reader.query("SELECT lo_create(0)")
@@ -278,7 +274,6 @@ KILLS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("statement", KILLS)
 def test_the_role_that_reads_cannot_end_a_session_of_the_owner(
     statement: str, server: str, owner: str
@@ -320,7 +315,6 @@ def test_others_cannot_query_with_a_role_that_may_write(
         assert reader.query("SELECT 1 AS x", by_others=True) == (["x"], [(1,)])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "right",
     [
@@ -487,7 +481,6 @@ def test_a_query_on_postgresql_ends_with_its_parent(server: str, owner: str) -> 
     waits(lambda: running(server) == 0 and not child.is_running())
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_an_endless_query(url: str) -> None:
     alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     began = time.monotonic()

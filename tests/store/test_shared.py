@@ -31,7 +31,6 @@ from ablate.store.writer import Writer
 from tests.conftest import TINY
 from tests.store.postgres import postgres
 
-pytestmark = pytest.mark.slow
 RESULTS = (Status.COMPLETED, Status.DIVERGED)
 
 

@@ -314,7 +314,6 @@ def test_stale_costs_are_renewed(url: str, plan: Plan) -> None:
         assert reader.costs.counted(1) == {}
 
 
-@pytest.mark.slow
 def test_the_wide_view_has_a_column_for_each_factor_metric_and_cost(
     url: str, plan: Plan
 ) -> None:
@@ -357,7 +356,6 @@ def test_unknown_studies_name_the_nearest(url: str, plan: Plan) -> None:
         reader.studies.get("tinny")
 
 
-@pytest.mark.slow
 def test_the_python_frame_is_the_wide_view(
     run_text: Callable[..., object], tiny: str, options: Options
 ) -> None:

@@ -101,7 +101,6 @@ def test_a_study_of_a_removed_factor_is_readable(
     assert "scale" in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -123,7 +122,6 @@ def test_every_reading_verb_reads_it(removed: Study, command: str, say: Say) -> 
     assert "unknown factor" not in err
 
 
-@pytest.mark.slow
 def test_running_it_again_names_the_missing_factor(
     removed: Study, options: Options
 ) -> None:

@@ -102,7 +102,6 @@ def by_pycocotools(
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_it_is_that_of_pycocotools(seed: int) -> None:
     found = noisy(40, seed)

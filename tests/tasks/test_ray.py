@@ -29,7 +29,6 @@ seeds: 1
 
 
 @pytest.mark.ray
-@pytest.mark.slow
 def test_a_killed_study_of_detection_resumes_to_the_same_table(tmp_path: Path) -> None:
     (tmp_path / "scenes.yaml").write_text(SPACE)
     environment = {**os.environ, "ABLATE_CHECKPOINT_SECONDS": "0.1"}

@@ -151,7 +151,6 @@ def test_a_batch_in_parts_has_about_the_loss_of_the_whole(
     assert losses[0] == pytest.approx(losses[1], rel=0.25)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("head", HEADS)
 def test_the_time_of_a_step_is_measured(head: str) -> None:
     assert 0 < seconds_per_image(trial(head).architecture, 4) < 10
@@ -266,7 +265,6 @@ def test_a_factor_of_the_recipe_that_the_task_does_not_read_is_said() -> None:
     assert "task detection does not read recipe.cutmix; remove it" in problems(text)
 
 
-@pytest.mark.slow
 def test_parts_of_a_batch_count_by_their_pixels_with_a_class() -> None:
     images = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     classes = torch.zeros(4, 8, 8, dtype=torch.uint8)

@@ -145,7 +145,6 @@ def share(rank: int, folder: str) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_two_processes_do_what_one_does_with_the_whole_batch(tmp_path: Path) -> None:
     # Not by multiprocessing, whose own helper process would outlive this test.
     program = "from tests.training.test_batchnorm import share; share({}, {!r})"

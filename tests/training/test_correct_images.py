@@ -115,7 +115,6 @@ def test_a_longer_training_does_not_take_those_of_its_beginning(tmp_path: Path) 
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_several_processes_report_none() -> None:
     training = finished(trial_of(SHORT), None, processes=2)
     assert training.correct is None

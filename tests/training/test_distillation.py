@@ -174,7 +174,6 @@ def test_a_distillation_token_leaves_the_other_weights_as_they_are_drawn() -> No
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "pool", "why"),
     [
@@ -303,7 +302,6 @@ def test_resumed_it_is_the_same(kind: str, teacher: Teacher, tmp_path: Path) -> 
 
 
 @pytest.mark.proof
-@pytest.mark.slow
 def test_parts_and_processes_change_nothing_but_rounding(
     teacher: Teacher, tmp_path: Path
 ) -> None:
@@ -322,7 +320,6 @@ def test_parts_and_processes_change_nothing_but_rounding(
         )
 
 
-@pytest.mark.slow
 def test_a_teacher_from_timm_sees_images_as_it_was_trained(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -397,7 +394,6 @@ def test_a_trial_is_named_by_what_its_teacher_holds(
     ]
 
 
-@pytest.mark.slow
 def test_a_study_with_a_teacher_runs_and_its_store_says_so(
     teacher: Teacher, tmp_path: Path
 ) -> None:
@@ -496,7 +492,6 @@ def test_distillation_without_a_teacher_is_refused() -> None:
         space.load("\n".join(alone), "s.yaml")
 
 
-@pytest.mark.slow
 def test_weights_of_another_network_are_refused(
     teacher: Teacher, tmp_path: Path
 ) -> None:
@@ -530,7 +525,6 @@ def test_weights_of_another_network_are_refused(
     )
 
 
-@pytest.mark.slow
 def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     data = trial().data
     network = timm.create_model("resnet10t", in_chans=1, num_classes=10)
@@ -546,7 +540,6 @@ def test_any_model_of_timm_can_teach(tmp_path: Path) -> None:
     training.close()
 
 
-@pytest.mark.slow
 def test_a_teacher_of_another_side_is_refused_in_the_plan(tmp_path: Path) -> None:
     """This one takes no other side than its own."""
     data = trial().data

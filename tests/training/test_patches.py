@@ -110,7 +110,6 @@ CODE: dict[str, Level] = {
 }
 
 
-@pytest.mark.slow
 def test_the_published_variant_trains_otherwise(tmp_path: Path) -> None:
     text, _ = train(
         trial(MIXED, **(CODE | {"patch.variant": "text"})), tmp_path / "text"
@@ -120,7 +119,6 @@ def test_the_published_variant_trains_otherwise(tmp_path: Path) -> None:
     assert np.isfinite(np.array(code, dtype=float)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [ALL, CODE], ids=["text", "code"])
 def test_a_resumed_training_with_terms_is_bit_for_bit_the_same(
     settings: dict[str, Level], tmp_path: Path

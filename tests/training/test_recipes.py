@@ -126,7 +126,6 @@ def trials(name: str) -> list[Trial]:
     return [cell.trials[0] for cell in plan.cells]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["antioversmoothing/table1", "antioversmoothing/table2"]
 )

@@ -78,7 +78,6 @@ def test_a_modified_network_takes_what_it_shares_and_says_what_is_new() -> None:
     assert "kept in part" in str(loaded)
 
 
-@pytest.mark.slow
 def test_a_convolution_that_becomes_a_linear_layer_is_kept_not_unused() -> None:
     name = "poolformer_s12"
     torch.manual_seed(0)
@@ -118,7 +117,6 @@ def test_a_network_without_class_token_takes_the_grids_part() -> None:
     assert "cls_token" in loaded.unused
 
 
-@pytest.mark.slow
 def test_window_biases_are_resampled() -> None:
     torch.manual_seed(0)
     name = "swin_tiny_patch4_window7_224"
@@ -207,7 +205,6 @@ def test_published_weights_are_named_by_their_tag_or_refused() -> None:
             find_start("timm", name)
 
 
-@pytest.mark.slow
 def test_published_weights_are_timms_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -72,7 +72,6 @@ def systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     assert not list(staged.iterdir()), "nothing staged stays"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["none", "truncated", "empty", "flipped", "text"])
 def test_a_trial_goes_on_from_a_url_or_starts_again_where_it_is_damaged(
     damage: str, tmp_path: Path
@@ -175,7 +174,6 @@ def test_a_url_that_cannot_be_written_is_reported_before_training(
         )
 
 
-@pytest.mark.slow
 def test_a_study_with_its_checkpoints_at_a_url(
     tiny: str, options: Options, tmp_path: Path
 ) -> None:

@@ -143,7 +143,6 @@ CASES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_step_and_epoch_is_that_of_timms_script(name: str) -> None:
     """Losses, learning rates, weights, averaged weights and test results, bit for bit

@@ -87,7 +87,6 @@ def train(
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -133,7 +132,6 @@ def test_a_resumed_trial_continues_bit_for_bit(wanted: Trial, tmp_path: Path) ->
         assert all(torch.equal(weights[k], others[k]) for k in weights)
 
 
-@pytest.mark.slow
 def test_a_warm_process_changes_nothing(tmp_path: Path) -> None:
     """The same trial first, after another one of another kind, and after one that left
     its mark on every global state.
@@ -152,7 +150,6 @@ def test_a_warm_process_changes_nothing(tmp_path: Path) -> None:
     assert all(torch.equal(cold[1][k], warm[1][k]) for k in cold[1])
 
 
-@pytest.mark.slow
 def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
     recipe = Recipe(epochs=12, batch_size=50, lr=5e-3)
     one, other = (
@@ -164,7 +161,6 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
     assert one[-1][3] > 40, "far above the ten per cent of chance"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -254,7 +250,6 @@ def test_checkpoints_hold_only_plain_values(tmp_path: Path) -> None:
     assert {"torch", "order", "numpy", "python"} <= set(state["random"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "text"])
 def test_a_damaged_checkpoint_costs_time_and_nothing_else(
     damage: str, tmp_path: Path
@@ -326,7 +321,6 @@ def test_the_probe_gives_a_time() -> None:
     assert math.isfinite(seconds_per_image(trial().architecture, 32))
 
 
-@pytest.mark.slow
 def test_what_imports_draw_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -521,7 +515,6 @@ LAYERED = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backbone", LAYERED)
 def test_the_rate_decays_block_by_block_on_every_family(backbone: str) -> None:
     """All of a block learns at one rate, a later block as fast or faster, and the

@@ -98,7 +98,6 @@ def test_the_last_epoch_is_tested_once(
     assert plain.tested is None
 
 
-@pytest.mark.slow
 def test_the_best_epoch_is_tested_with_its_own_weights(tmp_path: Path) -> None:
     wanted = trial(select="best", lr=0.05, schedule="constant", epochs=8, ema=0.5)
     training = Training(wanted, tmp_path / "one")

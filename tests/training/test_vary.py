@@ -224,7 +224,6 @@ def test_seeds_that_decide_something_else_are_not_left_out(desk: Desk) -> None:
     assert "left out" not in render(study.effects_table(), "md")
 
 
-@pytest.mark.slow
 def test_the_store_has_what_a_seed_decides(options: Options) -> None:
     text = TEXT.replace("VARY", "[order, split]")
     pipeline.run(space.load(text, "tiny.yaml"), "tiny.yaml", options)

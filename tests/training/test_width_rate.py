@@ -48,7 +48,6 @@ def scales_of(model: nn.Module, recipe: Recipe) -> dict[str, float]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backbone", LAYERED)
 def test_linear_layers_of_blocks_have_the_rate_of_their_width(backbone: str) -> None:
     side, factors = LAYERED[backbone]

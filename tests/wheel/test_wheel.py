@@ -24,7 +24,6 @@ SHIPPED = {
     "dashboards/": "ablate_dashboards/",
     "search_spaces/": "ablate_examples/",
 }
-pytestmark = pytest.mark.slow
 
 
 def git(*words: str) -> list[str]:
