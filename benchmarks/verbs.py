@@ -3,9 +3,9 @@
     make bench-verbs
 
 Each verb runs in a process of its own, in rounds that alternate, on the quickstart and on
-a study of 416 rows with made-up results. The first time, the cache folder is empty; `again` is the median of the
-later rounds. The ratio is to a process that only loads the libraries that a reading verb
-needs.
+a study of 416 rows with made-up results. The first time, the cache folder is empty;
+`again` is the median of the later rounds. The ratio is to a process that only loads the
+libraries that a reading verb needs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ factors:
   size.width: [8, 16]
   shortcuts.count: [0, 1, 2, 3]
   ffn.kernel: [none, 3]
-  recipe.lr: [1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 7e-3, 8e-3, 9e-3, 1e-2, 2e-2, 3e-2, 4e-2]
+  recipe.lr: [1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 7e-3, 8e-3, 9e-3, 1e-2, 2e-2, 3e-2,
+    4e-2]
   recipe.weight_decay: [0.01, 0.03]
 """
 SPACE = Path(__file__).parents[1] / "search_spaces" / "quickstart.yaml"
