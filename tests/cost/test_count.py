@@ -15,9 +15,10 @@ from timm.layers import set_fused_attn
 from torch import nn
 
 from ablate.cost import count, operators, rules
-from ablate.cost.count import JitModelAnalysis, cost_of
-from ablate.errors import UncountedOperator
+from ablate.cost.count import JitModelAnalysis, cost_of, model_and_image
+from ablate.errors import Infeasible, UncountedOperator
 from ablate.families import resolve
+from tests.families.test_families import SMALL
 
 PUBLISHED = {
     "deit_tiny_patch16_224": (5.72, 1.26),
@@ -173,3 +174,20 @@ def test_two_threads_do_not_trace_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         costs = list(pool.map(lambda _: cost_of(model, image), range(4)))
     assert together == [1, 1, 1, 1]
     assert {cost.flops for cost in costs} == {8}
+
+
+@pytest.mark.parametrize("family", ["vit", "pvt", "swin", "cait"])
+def test_a_drop_rate_changes_no_cost(family: str) -> None:
+    """So it is counted once for all drop rates."""
+    name, side, settings = SMALL[family]
+    dropped = {**settings, "drop.path": 0.1, "drop.attention": 0.1}
+    architecture = resolve(name, side, 3, 10, dropped)
+    with_drop = cost_of(*model_and_image(architecture))
+    assert count(architecture) == with_drop
+    assert count(resolve(name, side, 3, 10, settings)) == with_drop
+
+
+def test_a_drop_rate_that_a_network_cannot_have_is_refused() -> None:
+    name = "resnet18"
+    with pytest.raises(Infeasible):
+        count(resolve(name, 32, 3, 10, {"drop.attention": 0.1}))

@@ -565,3 +565,18 @@ def test_a_full_store_is_said_in_one_message_and_stays_whole(
                 Progressed(key, tuple(epoch(number) for number in range(2, 5000)))
             )
     assert rows(url, "SELECT number FROM epochs") == [(1,)]
+
+
+def test_a_second_store_compiles_nothing_again(tmp_path: Path) -> None:
+    kinds = (database._OF_WRITERS, database._OF_READERS)
+
+    def compiled() -> list[int]:
+        url = str(tmp_path / f"{len(list(tmp_path.iterdir()))}.db")
+        Writer(url).close()
+        with Reader(url) as reader:
+            assert reader.studies.all() == []
+        return [len(kind["compiled_cache"]) for kind in kinds]
+
+    first = compiled()
+    assert min(first) > 0
+    assert compiled() == first
