@@ -5,6 +5,7 @@ none.
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,11 @@ def typed(*argv: str, says: str, **files: object) -> Case:
         argv=argv,
         files={SPACE: GOOD, STORE: store, **files},
     )
+
+
+def asked(line: str, *more: str, says: str) -> Case:
+    """A case of words of the command line, on the store."""
+    return typed(*shlex.split(line), *more, "--store", STORE, says=says)
 
 
 def stale(path: Path) -> None:
@@ -176,11 +182,7 @@ def verbs() -> Iterator[Case]:
         yield typed("run", SPACE, "--gpus", said, says="--gpus")
     for said in ("2", "0", "-5", "1001", "many", str(2**64)):
         yield typed(
-            "run",
-            SPACE,
-            "--executor",
-            "inline",
-            "--until-decided",
+            *"run space.yaml --executor inline --until-decided".split(),
             said,
             says="--until-decided",
         )
@@ -190,21 +192,11 @@ def verbs() -> Iterator[Case]:
         yield typed("run", SPACE, "--executor", said, says="--executor")
     yield typed("run", SPACE, "--log", "mlfow", says="--log")
     yield typed(
-        "run",
-        SPACE,
-        "--executor",
-        "inline",
-        "--ray-address",
-        "auto",
+        *"run space.yaml --executor inline --ray-address auto".split(),
         says="goes with --executor ray",
     )
     yield typed(
-        "run",
-        SPACE,
-        "--ray-address",
-        "auto",
-        "--cpus",
-        "1",
+        *"run space.yaml --ray-address auto --cpus 1".split(),
         says="are for this machine",
     )
     yield typed(
@@ -307,9 +299,9 @@ def gates() -> Iterator[Case]:
     """Rows that no verdict can be about."""
     for said in ("0", "-1", "x", "1.5"):
         yield typed("gate", "tiny", "--store", STORE, "--row", said, says="--row")
-    yield typed("gate", "tiny", "--store", STORE, says="--row")
-    yield typed("gate", "tiny", "--store", STORE, "--row", "99", says="row 99")
-    yield typed("gate", "tniy", "--store", STORE, "--row", "1", says="'tiny'")
+    yield asked("gate tiny", says="--row")
+    yield asked("gate tiny --row 99", says="row 99")
+    yield asked("gate tniy --row 1", says="'tiny'")
 
 
 def stores() -> Iterator[Case]:
@@ -329,25 +321,15 @@ def stores() -> Iterator[Case]:
         yield typed(verb, "x" * 3000, "--store", STORE, says="")
         yield typed(verb, "a\udcffb", "--store", STORE, says="")
         yield typed(verb, "'; DROP TABLE studies; --", "--store", STORE, says="")
-    yield typed("table", "tniy", "--store", STORE, says="did you mean 'tiny'")
-    yield typed("table", "tiny", "--store", STORE, "--group", "layuot", says="layuot")
-    yield typed("table", "tiny", "--store", STORE, "--published", says="published")
+    yield asked("table tniy", says="did you mean 'tiny'")
+    yield asked("table tiny --group layuot", says="layuot")
+    yield asked("table tiny --published", says="published")
     for said in ("nan", "inf", "-1", "x", "-nan", "1e400"):
         yield typed(
             "effects", "tiny", "--store", STORE, "--margin", said, says="--margin"
         )
-    yield typed("effects", "tiny", "--store", STORE, "--of", "nothing", says="--of")
-    yield typed(
-        "effects",
-        "tiny",
-        "--store",
-        STORE,
-        "--of",
-        "importance",
-        "--margin",
-        "1",
-        says="--margin 1",
-    )
+    yield asked("effects tiny --of nothing", says="--of")
+    yield asked("effects tiny --of importance --margin 1", says="--margin 1")
     for said in (
         "",
         "=",
@@ -363,129 +345,31 @@ def stores() -> Iterator[Case]:
         yield typed("pareto", "tiny", "--store", STORE, "--objective", said, says="")
     for said in ("x.jpg", "x", ".svg/x.txt", "", "x.SVGZ"):
         yield typed("plot", "tiny", "--store", STORE, "--to", said, says="")
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--row",
-        "99",
-        "--of",
-        "curves",
-        says="no row 99",
-    )
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--row",
-        "9" * 30,
-        "--of",
-        "curves",
+    yield asked("plot tiny --to x.svg --row 99 --of curves", says="no row 99")
+    yield asked(
+        "plot tiny --to x.svg --row 999999999999999999999999999999 --of curves",
         says="no row",
     )
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--row",
-        "1",
-        says="--row goes with",
+    yield asked("plot tiny --to x.svg --row 1", says="--row goes with")
+    yield asked("plot tiny --to x.svg --metric top9", says="unknown --metric")
+    yield asked("plot tiny --to x.svg --metric loss", says="--metric loss goes with")
+    yield asked("plot tiny --to x.svg --cost watts", says="unknown --cost")
+    yield asked(
+        "plot tiny --to x.svg --diagnostic divresity", says="did you mean 'diversity'"
     )
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--metric",
-        "top9",
-        says="unknown --metric",
-    )
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--metric",
-        "loss",
-        says="--metric loss goes with",
-    )
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--cost",
-        "watts",
-        says="unknown --cost",
-    )
-    yield typed(
-        "plot",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.svg",
-        "--diagnostic",
-        "divresity",
-        says="did you mean 'diversity'",
-    )
-    yield typed(
-        "report",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.txt",
-        says="a report is an HTML file",
-    )
-    yield typed(
-        "report", "tiny", "--store", STORE, "--to", "", says="a report is an HTML file"
-    )
-    yield typed(
-        "export", "tiny", "--store", STORE, "--to", "", says="trials are written to"
-    )
-    yield typed("export", "tiny", "--store", STORE, says="name exactly one destination")
-    yield typed("export", "tiny", "--store", STORE, "--to", "x.xls", says="x.xls")
-    yield typed(
-        "export",
-        "tiny",
-        "--store",
-        STORE,
-        "--to",
-        "x.csv",
-        "--optuna",
-        "sqlite:///o.db",
+    yield asked("report tiny --to x.txt", says="a report is an HTML file")
+    yield asked("report tiny --to ''", says="a report is an HTML file")
+    yield asked("export tiny --to ''", says="trials are written to")
+    yield asked("export tiny", says="name exactly one destination")
+    yield asked("export tiny --to x.xls", says="x.xls")
+    yield asked(
+        "export tiny --to x.csv --optuna sqlite:///o.db",
         says="name exactly one destination",
     )
-    yield typed(
-        "diagnose",
-        "tiny",
-        "--store",
-        STORE,
-        "--name",
-        "divresity",
-        says="did you mean 'diversity'",
-    )
-    yield typed("diagnose", "tiny", "--store", STORE, "--images", "0", says="--images")
-    yield typed(
-        "diagnose", "tiny", "--store", STORE, "--images", "9" * 20, says="--images"
-    )
-    yield typed("reproduce", "zzzz", "--store", STORE, says="zzzz")
+    yield asked("diagnose tiny --name divresity", says="did you mean 'diversity'")
+    yield asked("diagnose tiny --images 0", says="--images")
+    yield asked("diagnose tiny --images 99999999999999999999", says="--images")
+    yield asked("reproduce zzzz", says="zzzz")
     for number, statement in enumerate(STATEMENTS):
         yield Case(
             name=f"query {number}: {statement[:30]!r}",

@@ -10,7 +10,7 @@ import os
 import pickle
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,23 +232,40 @@ def safe() -> Iterator[tuple[str, bytes, str]]:
     )
 
 
-def cases() -> Iterator[Case]:
-    """A space that starts from each of the files."""
-    text = added(f"pretrained: {FILE}")
+def cases(what: str, text: str, names: Iterable[str]) -> Iterator[Case]:
+    """A space that takes weights from each of the files.
+
+    Args:
+        what: the key that names the file, `pretrained` or `teacher`.
+        text: the space, which names FILE.
+        names: other names in its place.
+    """
+
+    def case(name: str, says: str, content: Content, said: str = FILE) -> Case:
+        return Case(
+            name=f"{what} {name}",
+            says=says.replace("pretrained", what),
+            argv=PLAN,
+            files={SPACE: text.replace(FILE, said), FILE: content},
+        )
+
     for name, content, says in files():
-        yield Case(
-            name=f"pretrained: {name}",
-            says=says,
-            argv=PLAN,
-            files={SPACE: text, FILE: content},
-        )
-    for name, what, says in (*contents(), *shapes()):
-        yield Case(
-            name=f"pretrained with {name}",
-            says=says,
-            argv=PLAN,
-            files={SPACE: text, FILE: saved(what)},
-        )
+        yield case(name, says, content)
+    for name, holds, says in (*contents(), *shapes()):
+        yield case(f"with {name}", says, saved(holds))
+    missing = f"{SPACE}:9: pretrained: no file"
+    for name, place in (
+        ("a folder", Path.mkdir),
+        ("a FIFO", fifo),
+        ("a link to itself", loop),
+    ):
+        yield case(f"is {name}", missing, place)
+    for said in names:
+        yield case(f"names {said[:30]}", missing, "", f"'{said}'")
+
+
+def more() -> Iterator[Case]:
+    """Files of older and of other kinds."""
     for name, what in (
         ("a list", [torch.zeros(3)]),
         ("numbers for names", {0: torch.zeros(3)}),
@@ -257,7 +274,7 @@ def cases() -> Iterator[Case]:
             name=f"pretrained, old, with {name}",
             says=FILE,
             argv=PLAN,
-            files={SPACE: text, FILE: saved(what, old=True)},
+            files={SPACE: PRETRAINED, FILE: saved(what, old=True)},
         )
     for name, safe_content, says in safe():
         files_of = {
@@ -265,77 +282,16 @@ def cases() -> Iterator[Case]:
             "weights.safetensors": safe_content,
         }
         yield Case(name=f"safetensors: {name}", says=says, argv=PLAN, files=files_of)
-    for name, place in (
-        ("a folder", Path.mkdir),
-        ("a FIFO", fifo),
-        ("a link to itself", loop),
-    ):
-        yield Case(
-            name=f"pretrained is {name}",
-            says=f"{SPACE}:9: pretrained: no file",
-            argv=PLAN,
-            files={SPACE: text, FILE: place},
-        )
-    for name, said in (
-        ("/dev/zero", "/dev/zero"),
-        ("/dev/random", "/dev/random"),
-        ("a URL", "https://example.org/weights.pth"),
-        ("a long name", "x" * 5000),
-        ("a name of blanks", '"  "'),
-        ("the folder itself", "."),
-    ):
-        yield Case(
-            name=f"pretrained names {name}",
-            says=f"{SPACE}:9: pretrained: no file",
-            argv=PLAN,
-            files={SPACE: added(f"pretrained: {said}")},
-        )
 
 
-def teachers() -> Iterator[Case]:
-    """The same files as the weights of a teacher."""
-    taught = (
-        "teacher: {backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads:"
-        " 2}, weights: " + FILE + "}"
-    )
-    text = added(taught).replace("recipe: {", "recipe: {distillation: hard, ")
-    for name, content, says in files():
-        yield Case(
-            name=f"teacher: {name}",
-            says=says.replace("pretrained", "teacher"),
-            argv=PLAN,
-            files={SPACE: text, FILE: content},
-        )
-    for name, what, says in (*contents(), *shapes()):
-        yield Case(
-            name=f"teacher with {name}",
-            says=says.replace("pretrained", "teacher"),
-            argv=PLAN,
-            files={SPACE: text, FILE: saved(what)},
-        )
-    for name, place in (
-        ("a folder", Path.mkdir),
-        ("a FIFO", fifo),
-        ("a link to itself", loop),
-    ):
-        yield Case(
-            name=f"teacher is {name}",
-            says=f"{SPACE}:9: teacher: no file",
-            argv=PLAN,
-            files={SPACE: text, FILE: place},
-        )
-    for name, said in (
-        ("/dev/zero", "/dev/zero"),
-        ("a URL", "https://example.org/weights.pth"),
-        ("a long name", "x" * 5000),
-    ):
-        named = text.replace(f"weights: {FILE}", f"weights: '{said}'")
-        yield Case(
-            name=f"teacher names {name}",
-            says=f"{SPACE}:9: teacher: no file",
-            argv=PLAN,
-            files={SPACE: named},
-        )
-
-
-CASES = [*cases(), *teachers()]
+PRETRAINED = added(f"pretrained: {FILE}")
+TEACHER = added(
+    "teacher: {backbone: {family: vit, patch_size: 4, width: 16, depth: 1, heads: 2},"
+    f" weights: {FILE}}}"
+).replace("recipe: {", "recipe: {distillation: hard, ")
+ELSEWHERE = ("/dev/zero", "https://example.org/weights.pth", "x" * 5000)
+CASES = [
+    *cases("pretrained", PRETRAINED, (*ELSEWHERE, "/dev/random", "  ", ".")),
+    *cases("teacher", TEACHER, ELSEWHERE),
+    *more(),
+]

@@ -298,25 +298,9 @@ def arrays() -> Iterator[Case]:
             {"y_train": LABELS.astype(float)},
             "one class number from 0 up",
         ),
-        (
-            "labels of truths",
-            {"y_train": LABELS.astype(bool)},
-            "one class number from 0 up",
-        ),
-        (
-            "labels of text",
-            {"y_train": LABELS.astype(str)},
-            "one class number from 0 up",
-        ),
-        (
-            "labels of complex numbers",
-            {"y_train": LABELS.astype(complex)},
-            "one class number from 0 up",
-        ),
-        (
-            "labels of durations",
-            {"y_train": LABELS.astype("timedelta64[s]")},
-            "one class number from 0 up",
+        *(
+            (f"labels {kind}", {"y_train": LABELS.astype(kind)}, "class number from 0")
+            for kind in ("bool", "str", "complex", "timedelta64[s]")
         ),
         (
             "a negative label",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ablate.space.schema import FinalForm, SeedsForm, SpaceForm, UntilDecidedForm
 from ablate.store.sql_tables import metadata
-from tests.language.test_style import bound_names
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
@@ -28,6 +28,15 @@ READ_BY_USERS = [
     *PACKAGE,
     *sorted((ROOT / "dashboards").rglob("*.py")),
 ]
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Yields every variable and argument that code binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
 
 
 def table(heading: str) -> list[dict[str, str]]:
