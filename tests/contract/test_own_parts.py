@@ -160,6 +160,7 @@ FACTOR = Factor(
 """
 
 
+@pytest.mark.proof
 def test_state_that_networks_share_is_found(tmp_path: Path) -> None:
     problems = broken(tmp_path, SHARED.replace("MULTIPLE", "2"))
     assert list(problems) == ["factor mine mine = True: two networks share nothing"]

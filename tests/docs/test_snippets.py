@@ -140,6 +140,7 @@ def is_plain(snippet: Snippet) -> bool:
     return not has(snippet, SCREEN) and "tune.Tuner(" not in snippet.text
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("simulated")
 @pytest.mark.parametrize(
     "snippet", [one for one in here("python") if is_plain(one.values[0])]

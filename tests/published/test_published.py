@@ -76,6 +76,7 @@ def test_every_table_has_a_space_whose_cells_are_its_rows(name: str) -> None:
     assert not missing
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", QUICK)
 def test_printed_costs_come_out_or_have_a_cause_that_holds(name: str) -> None:
     for checked in verify(tables()[name]):
