@@ -12,7 +12,7 @@ from ablate.records import CellResult
 from ablate.report import student
 from ablate.report.effect import Effect
 from ablate.report.noise import ALONE_GAIN, Family, null_of
-from ablate.report.numbers import scale_of, sd_of
+from ablate.report.numbers import sd_of
 from ablate.report.verdicts import Verdict
 
 # The largest number of further seeds that is worth suggesting.
@@ -83,27 +83,11 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     from 0 or stays within the margin. Equal arguments give equal numbers.
     """
     n = family.counts[row]
-    scale = scale_of([family.found.mean[row], family.found.error[row]])
-    margin = margin / scale
-    mean = float(family.found.mean[row]) / scale
-    known_variance = n * (float(family.found.error[row]) / scale) ** 2
-    freedom = family.freedom(row)
-    generator = np.random.default_rng(0)
-    variance = known_variance * freedom / generator.chisquare(freedom, DRAWS)
-    centre = generator.normal(mean, np.sqrt(variance / n))
-    future = generator.normal(
-        centre[:, None], np.sqrt(variance)[:, None], (DRAWS, MOST)
-    )
     size = n + np.arange(1, MOST + 1)
-    # Centred on the known mean, so that a small spread is not lost to rounding.
-    means = np.cumsum(future - mean, axis=1) / size
-    # The degrees of freedom grow with the seeds.
-    more = freedom * (size - n) / (n - 1)
-    squares = known_variance * freedom + variance[:, None] * generator.chisquare(
-        more, (DRAWS, MOST)
-    )
-    errors = np.sqrt(squares / (freedom + more) / size)
-    distance = np.abs(means + mean)
+    # In units of the standard deviation of a difference, as it is estimated now.
+    sd = float(family.found.error[row]) * math.sqrt(n)
+    means, errors = _futures(n, family.freedom(row))
+    distance = np.abs(means + float(family.found.mean[row]) / sd)
     differs, same = _critical(family.tested, family.planned, level, n + 1, n + MOST)
     if family.found.alone[row] and family.tested > 1:
         # It is tested by its own seeds alone, at the level that this score has.
@@ -111,9 +95,35 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
         tail = ALONE_GAIN * student.probability(simulated * (size - 1), -differs)
         differs = same = -student.quantile(size - 1, tail)
     seeds: Array = (
-        (distance / errors > differs) | ((margin - distance) / errors > same)
+        (distance / errors > differs) | ((margin / sd - distance) / errors > same)
     ).mean(axis=0)
     return seeds
+
+
+@lru_cache(maxsize=16)
+def _futures(n: int, freedom: float) -> tuple[Array, Array]:
+    """Returns simulated means of a row after further seeds, and their standard errors.
+
+    Both have the shape (draws, further seeds). The means are deviations from that of now,
+    and the unit is the standard deviation of now. All rows with equally many seeds and
+    degrees of freedom have the same.
+
+    Args:
+        n: the number of seeds so far.
+        freedom: the degrees of freedom of the variance.
+    """
+    generator = np.random.default_rng(0)
+    variance = (freedom / generator.chisquare(freedom, DRAWS))[:, None]
+    centre = generator.standard_normal((DRAWS, 1)) / math.sqrt(n)
+    more = np.arange(1, MOST + 1)
+    size = n + more
+    sums = centre * more + generator.standard_normal((DRAWS, MOST)).cumsum(axis=1)
+    # The degrees of freedom grow with the seeds.
+    added = freedom * more / (n - 1)
+    squares = freedom + variance * generator.chisquare(added, (DRAWS, MOST))
+    means = np.sqrt(variance) * sums / size
+    errors = np.sqrt(squares / (freedom + added) / size)
+    return means, errors
 
 
 def chance_at(
