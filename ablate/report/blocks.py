@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,27 @@ BY_SEED = 5
 # A relative spread below this is rounding error.
 TINY = 1e-9
 Vector = np.ndarray[Any, Any]
+
+
+@lru_cache(maxsize=8)
+def _solved(design: bytes, columns: int) -> tuple[Vector, int]:
+    """Returns the pseudo-inverse and the rank of a design, from one decomposition.
+
+    Several tables and figures of a report fit the same design.
+
+    Args:
+        design: its float64 numbers, row by row.
+        columns: their number.
+    """
+    x = np.frombuffer(design, dtype=np.float64).reshape(-1, columns)
+    left, singular, right = np.linalg.svd(x, full_matrices=False)
+    # The limits are those of `numpy.linalg.pinv` and `matrix_rank`.
+    largest = singular.max(initial=0.0)
+    rank = int((singular > largest * max(x.shape) * np.finfo(x.dtype).eps).sum())
+    inverse = np.zeros_like(singular)
+    large = singular > 1e-15 * largest
+    inverse[large] = 1 / singular[large]
+    return right.T @ (inverse[:, None] * left.T), rank
 
 
 class Blocks:
@@ -82,8 +104,8 @@ class Blocks:
         self._complete = len(rows) == len(seeds) * len(self.cells)
         # Fractional designs are rank-deficient, and the pseudo-inverse gives the shortest
         # solution. `contrast` refuses the effects that such a design cannot separate.
-        self._solve = np.linalg.pinv(self._x)
-        self._freedom = len(values) - int(np.linalg.matrix_rank(self._x))
+        self._solve, rank = _solved(self._x.tobytes(), self._x.shape[1])
+        self._freedom = len(values) - rank
         if self._freedom < 1:
             raise AblateError(
                 f"{results.name}: there are too few results to estimate the spread,"
