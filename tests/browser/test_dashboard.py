@@ -360,7 +360,7 @@ def test_what_was_seen_inside(page: Page, run_text: RunText, options: Options) -
                 connection.execute(
                     "INSERT INTO diagnostics (trial_hash, epoch, name, layer, value,"
                     " numbers) VALUES (?, 3, ?, ?, ?, ?)",
-                    (trial, name, layer, value, json.dumps(numbers)),
+                    (trial, name, layer, value, numbers and json.dumps(numbers)),
                 )
     with serving.served(options) as (address, _):
         serving.sign_in(page.context, address)

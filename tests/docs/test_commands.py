@@ -145,6 +145,9 @@ def make_repository(folder: Path) -> None:
     add_proposal(chain.options.url, kept)
     runs = ablate.open_chain("runs", runs=folder / "runs")
     runs.begin_reported("first", {0: 3.28, 1: 3.31}, direction="min")
+    open_ = ablate.open_chain("open", runs=folder / "runs")
+    open_.begin_reported("first", {0: 3.28}, direction="min")
+    open_.report("rmsnorm", {0: 3.25})
     registry.clear()
 
 
@@ -154,9 +157,11 @@ def meant(shown: Command) -> list[str]:
     words = [first_trial() if word in TRIALS else word for word in words]
     if words[-2:] == ["--to", "mine.yaml"]:
         words[-1] = "drawn.svg"
+    # The chain of the page has begun, and has no open proposal.
     if words[:2] == ["chain", "begin"]:
-        # The chain of the page has begun.
         words[2] = "another"
+    if words[:2] == ["chain", "withdraw"]:
+        words[2] = "open"
     options = all(word.startswith("--") for word in words[1:])
     if shown.in_text and options:
         # The sentence is about a verb or its option.
