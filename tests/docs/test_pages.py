@@ -37,8 +37,9 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", make_tutorials.PAGES)
 def test_the_commands_of_a_tutorial_run(name: str, tmp_path: Path) -> None:
     page = (DOCS / name).read_text()
-    # `make tutorials` trains all epochs.
-    ran = make_tutorials.run(page, tmp_path, epochs=6)
+    # `make tutorials` trains all epochs. The first page shows what its results look like.
+    epochs = None if name == make_tutorials.PAGES[0] else 6
+    ran = make_tutorials.run(page, tmp_path, epochs)
     shown, printed = transcript(page), transcript(ran)
     assert list(shown) == list(printed)
     compared = 0
