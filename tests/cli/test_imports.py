@@ -47,8 +47,6 @@ BUDGETS = [
     (("factors",), NEVER | STATISTICS, 420),
     (("schema",), NEVER | STATISTICS, 436),
 ]
-# The others are proofs.
-OFTEN = (("status",), ("table", "tiny"), ("plan", "tiny.yaml"), ("schema",))
 
 
 @pytest.fixture
@@ -62,14 +60,8 @@ def study(run_text: RunText, tiny: str, tmp_path: Path, options: Options) -> Pat
 
 @pytest.mark.parametrize(
     ("words", "unwanted", "most"),
-    [
-        pytest.param(
-            *budget,
-            id=" ".join(budget[0]),
-            marks=() if budget[0] in OFTEN else pytest.mark.proof,
-        )
-        for budget in BUDGETS
-    ],
+    BUDGETS,
+    ids=[" ".join(words) for words, *_ in BUDGETS],
 )
 def test_a_verb_loads_only_what_it_uses(
     words: tuple[str, ...], unwanted: set[str], most: int, study: Path

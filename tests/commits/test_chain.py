@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,7 @@ def test_an_unknown_chain_is_named(command: Command, words: tuple[str, ...]) -> 
 # Reported results.
 
 
-def reported(tmp_path: Path, **options: object) -> ablate.Chain:
+def reported(tmp_path: Path) -> ablate.Chain:
     chain = ablate.open_chain("ours", runs=tmp_path)
     chain.begin_reported("first", {0: 1.0}, direction="min")
     return chain
@@ -557,8 +558,6 @@ def test_a_decision_cannot_be_overwritten(tmp_path: Path) -> None:
     chain = reported(tmp_path)
     chain.report("second", {0: None})
     decided = chain.proposals()[1]
-    from dataclasses import replace
-
     with pytest.raises(AblateError, match="another process has proposed"):
         update_proposal(chain.options.url, replace(decided, decision=Decision.KEEP))
     assert chain.proposals()[1].decision is Decision.DISCARD
