@@ -132,10 +132,14 @@ def begin(
         "--epochs": epochs is not None,
         "--set": bool(chosen),
         "--metric": bool(metric),
-        "--direction": direction is not None,
     }
+    if direction is not None and not reported:
+        raise AblateError(
+            "--direction is for results that you report with --reported; otherwise, it is"
+            " that of the metric; leave it out"
+        )
     if reported:
-        _refuse(given, "has no effect on reported results", "--metric", "--direction")
+        _refuse(given, "has no effect on reported results", "--metric")
         if direction is None:
             raise AblateError(
                 "a chain of reported results needs --direction max or --direction min"
@@ -151,12 +155,6 @@ def begin(
         _refuse(given, f"is for a chain of commits; write it in {baseline}")
         answer = ours.begin_space(baseline, most=most)
     else:
-        del given["--direction"]
-        if direction is not None:
-            raise AblateError(
-                "--direction is for results that you report with --reported; otherwise, it"
-                " is that of the metric"
-            )
         answer = ours.begin(
             baseline,
             trainer=trainer,

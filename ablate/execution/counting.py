@@ -69,9 +69,10 @@ def count_ahead(
         for thread in threads:
             thread.join()
     finally:
+        # The workers end with the nursery, and the threads with their workers.
+        nursery.close()
         for count in counts:
             count.close()
-        nursery.close()
 
 
 class LostWorker(Exception):

@@ -236,6 +236,7 @@ def test_a_chain_that_is_killed_goes_on(repository: Path) -> None:
         (["main", "--trainer", "other"], "unknown trainer 'other'"),
         (["main", "--set", "x=1"], "unknown factor 'x'"),
         (["main", "--direction", "max"], "it is that of the metric"),
+        (["space.yaml", "--direction", "max"], "it is that of the metric"),
         (["depth=4"], "no branch, tag or commit depth=4"),
         (["main", "--reported", "0=1"], "needs --direction"),
         (
