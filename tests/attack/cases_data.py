@@ -293,14 +293,9 @@ def arrays() -> Iterator[Case]:
             {"y_train": np.eye(8, dtype=int)},
             "one class number from 0 up for each of 8 images",
         ),
-        (
-            "labels of floats",
-            {"y_train": LABELS.astype(float)},
-            "one class number from 0 up",
-        ),
         *(
             (f"labels {kind}", {"y_train": LABELS.astype(kind)}, "class number from 0")
-            for kind in ("bool", "str", "complex", "timedelta64[s]")
+            for kind in ("bool", "float", "str", "complex", "timedelta64[s]")
         ),
         (
             "a negative label",
