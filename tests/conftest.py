@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from ablate import pipeline, space
 from ablate.cli import main
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.machine import cache
+from ablate.own import registry
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.records import Event
 from ablate.results.study import Study
@@ -62,6 +63,15 @@ seeds: 2
 data: {name: digits, train_images: 200, test_images: 50}
 recipe: {epochs: 3, batch_size: 50, lr: 2e-3, warmup_epochs: 0}
 """
+
+
+@pytest.fixture(autouse=True)
+def no_parts() -> Iterator[None]:
+    """No test sees the parts of another one, nor does what a session makes once."""
+    before = list(sys.path)
+    yield
+    registry.clear()
+    sys.path[:] = before
 
 
 @pytest.fixture

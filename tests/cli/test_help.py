@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typer.testing import CliRunner
 
 from ablate.cli.app import app, command
 from ablate.cli.verbs import GROUPS, USUAL, Verb
-from ablate.own import registry
 from tests.conftest import Say
 from tests.own.test_registry import documented_factor
 
@@ -78,16 +76,9 @@ def test_help_fits_80_columns_and_has_examples(verb: Verb) -> None:
         assert f"    ablate {example}" in lines
 
 
-@pytest.fixture
-def no_parts() -> Iterator[None]:
-    """Forgets the parts that a test loads, which later tests would have too."""
-    yield
-    registry.clear()
-
-
 @EACH_VERB
 def test_examples_parse(
-    verb: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_parts: None
+    verb: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     # The file of parts that an example names.

@@ -7,14 +7,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ablate.execution import trial_log
 from ablate.execution.trial_log import TrialLog
-from ablate.own import registry
 from ablate.pipeline import Options
 from ablate.records import Status
 from ablate.trained import logs as of_trials
@@ -59,16 +57,14 @@ def run(say: Say, *words: str, code: int = 0) -> tuple[str, str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(TRAINER)
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "command.py").write_text(COMMAND)
     (tmp_path / "mine.yaml").write_text(SPACE.format("mine") + "seeds: 2\n")
     (tmp_path / "script.yaml").write_text(SPACE.format("script") + "seeds: 1\n")
-    yield tmp_path
-    # Later tests would have the parts, too.
-    registry.clear()
+    return tmp_path
 
 
 @pytest.mark.proof

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +13,11 @@ from tests.commits.repository import make_repository
 
 
 @pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository, in which the test runs."""
     folder = make_repository(tmp_path / "repository")
     monkeypatch.chdir(folder)
-    yield folder
-    registry.clear()
+    return folder
 
 
 @dataclass(frozen=True)

@@ -54,13 +54,12 @@ recipe: {epochs: 1}
 
 
 @pytest.fixture
-def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chain:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
     Path("space.yaml").write_text(SPACE)
     registry.load_file(Path("mine.py"))
-    yield ablate.open_chain("ours", executor="inline")
-    registry.clear()
+    return ablate.open_chain("ours", executor="inline")
 
 
 def names(chain: Chain) -> list[tuple[str, str]]:

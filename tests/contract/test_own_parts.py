@@ -14,13 +14,6 @@ from tests.own.test_parts import PARTS
 from tests.own.test_trainer import PARTS as TRAINER
 
 
-@pytest.fixture(autouse=True)
-def _clean() -> object:
-    registry.clear()
-    yield
-    registry.clear()
-
-
 def failures(folder: Path, text: str) -> Iterator[tuple[str, str]]:
     """What fails in a file: each check and why, as soon as it has run."""
     file = folder / "checked_parts.py"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,6 @@ from ablate.errors import UncountedOperator
 from ablate.own import registry
 
 WIDTH, HIDDEN, TOKENS = 64, 128, 10
-
-
-@pytest.fixture(autouse=True)
-def no_own_parts() -> Iterator[None]:
-    yield
-    registry.clear()
 
 
 def layer() -> nn.TransformerEncoderLayer:

@@ -18,9 +18,6 @@ from ablate.pipeline import Options
 from ablate.records import Epoch, Trial
 from tests.conftest import TINY
 from tests.docs.commands import ROOT
-from tests.own.conftest import clean
-
-__all__ = ["clean"]
 
 # The studies that are finished, by their files.
 STUDIES = (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,6 @@ from ablate.execution import make
 from ablate.own import registry
 from ablate.pipeline import Hooks, Options, Outcome
 from ablate.results.study import Study
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """No test sees the parts of another one."""
-    before = list(sys.path)
-    registry.clear()
-    yield
-    registry.clear()
-    sys.path[:] = before
-
 
 Use = Callable[..., Path]
 

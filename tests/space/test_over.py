@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -184,14 +183,6 @@ metric: {NAME: {over: 10}}
 """
 
 
-@pytest.fixture
-def own_parts() -> Iterator[None]:
-    """Parts that a test declares are forgotten after it."""
-    yield
-    registry.clear()
-
-
-@pytest.mark.usefixtures("own_parts")
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
@@ -217,7 +208,6 @@ def test_the_mean_has_a_name_of_its_own(
         space.load(OWN.replace("NAME", name), "own.yaml")
 
 
-@pytest.mark.usefixtures("own_parts")
 def test_a_trainer_does_not_declare_a_mean(tmp_path: Path) -> None:
     metric = 'ablate.Metric("mean", direction="max", of="acc", over=3)'
     file = tmp_path / "deep_mean.py"
