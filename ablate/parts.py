@@ -174,6 +174,12 @@ class Trainer:
                 " which cells are compared, so it must not have compared=False"
             )
 
+    @property
+    def reports_once(self) -> bool:
+        """Whether it is a command that is not told how many epochs to train."""
+        words = " ".join(self.command)
+        return bool(words) and "{epochs}" not in words and "{last}" not in words
+
     def takes_commits(self) -> bool:
         """Whether `commit` is a factor of it, which no trainer declares."""
         return bool(self.command) and COMMIT not in self.factors

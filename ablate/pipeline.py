@@ -128,20 +128,23 @@ def previews(
     options: Options | None = None,
     *,
     probe: bool = True,
+    file: str = "",
 ) -> list[Preview]:
     """What a run of a space would do at each of its sizes.
 
     Args:
         spaces: the space at each size.
         url, probe: as for `preview`.
+        file: that of the space; empty: it has none.
 
     Raises:
         AblateError: the sizes do not have the same rows, or do not differ.
+        StoreError: another file has declared a study of this name.
     """
     with Reader(url) if exists(url) else nullcontext() as reader:
         if reader is not None:
             spaces = [with_last_until_decided(each, reader) for each in spaces]
-        return _previews(spaces, reader, options or Options(), probe=probe)
+        return _previews(spaces, reader, options or Options(), file, probe=probe)
 
 
 def why_new(shown: Preview, url: str) -> list[str]:
@@ -216,7 +219,7 @@ def run(
                 chosen.prepare(
                     options.cpus, options.gpus, declared.resources, declared.data
                 )
-            every = _previews_and_create(spaces, options, store, chosen)
+            every = _previews_and_create(spaces, file, options, store, chosen)
             every = with_predictions(every, store.reader)
             if predicted:
                 refuse_without_prediction(every[-1].plan.space.across, declared.name)
@@ -367,6 +370,7 @@ def _seems_finished(declared: Space, store: StoreSession) -> bool:
 
 def _previews_and_create(
     spaces: Sequence[Space],
+    file: str,
     options: Options,
     store: StoreSession,
     executor: execution.Executor,
@@ -378,7 +382,12 @@ def _previews_and_create(
 
     def made() -> list[Preview]:
         return _previews(
-            spaces, store.reader_if_any, options, probe=False, count=executor.count
+            spaces,
+            store.reader_if_any,
+            options,
+            file,
+            probe=False,
+            count=executor.count,
         )
 
     previews = made()
@@ -399,6 +408,7 @@ def _previews(
     spaces: Sequence[Space],
     reader: Reader | None,
     options: Options,
+    file: str,
     *,
     probe: bool,
     count: Count | None = None,
@@ -407,9 +417,12 @@ def _previews(
 
     Raises:
         AblateError: the sizes do not have the same rows, or do not differ.
+        StoreError: another file has declared a study of this name.
     """
     if reader is not None:
         _refuse_taken_name(spaces[0], reader)
+        for each in spaces if file else ():
+            reader.studies.refuse_other(each, file)
     previews: list[Preview] = []
     for each in spaces:
         earlier = [preview.plan for preview in previews]

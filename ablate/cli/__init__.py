@@ -56,9 +56,11 @@ def main() -> None:
 
     A user error ends with one message and exit code 2, an interruption with code 130.
     """
+    from ablate.cli.output import use_plain_signs
     from ablate.machine.timm_imports import refuse_wandb
     from ablate.text import advice
 
+    use_plain_signs()
     refuse_wandb()
     if len(sys.argv) == 1:
         sys.argv.append("--help")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
 import sys
@@ -37,6 +39,39 @@ LONGEST_TITLE = 5_000
 
 # The exit code by verdict. 1 and 2 are for failures and for mistakes.
 GATE_CODES = {"helps": 0, "hurts": 3, "no difference": 4, "inconclusive": 5}
+
+
+# What stands for a sign in a terminal whose encoding does not have it.
+PLAIN_SIGNS = {
+    "Δ": "delta",
+    "±": "+-",
+    "×": "x",
+    "→": "->",
+    "←": "<-",
+    "≥": ">=",
+    "≤": "<=",
+    "…": "...",
+    "–": "-",
+    "—": "-",
+    "·": "-",
+    "−": "-",
+    "≈": "~",
+}
+
+
+def use_plain_signs() -> None:
+    """Lets both outputs replace what the encoding of the terminal does not have."""
+    codecs.register_error("ablate", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="ablate")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    sign = error.object[error.start]
+    escaped = sign.encode("ascii", "backslashreplace").decode()
+    return PLAIN_SIGNS.get(sign, escaped), error.start + 1
 
 
 class Format(StrEnum):

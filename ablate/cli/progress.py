@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from ablate.pipeline import Preview
 
 
+# The fewest epochs by which the time that is left is estimated.
+LEAST_EPOCHS = 3
+
+
 class Progress:
     """Shows the progress of a study.
 
@@ -67,7 +71,11 @@ class Progress:
         # The nuisance hyperparameters, and the rows whose choice was printed.
         self._tune: Tune | None = None
         self._told: set[int] = set()
-        self._start = time.monotonic()
+        # Epochs that this run has trained, when the first of them ended, and the trials
+        # that ran then. What comes before is the start of workers.
+        self._trained = 0
+        self._first = 0.0
+        self._beside = 1
         self._bars: Bars | None = None
 
     def __enter__(self) -> Progress:
@@ -222,8 +230,13 @@ class Progress:
                     f" after epoch {happened.epoch}"
                 )
             self._running.add(key)
+            self._epochs[key] = happened.epoch
         elif isinstance(happened, Progressed):
             last = happened.epochs[-1]
+            if not self._trained:
+                self._first = time.monotonic()
+                self._beside = len(self._running)
+            self._trained += max(0, last.number - self._epochs.get(key, 0))
             self._epochs[key], self._last[key] = (
                 last.number,
                 last.metrics[self._metric],
@@ -336,12 +349,17 @@ class Progress:
 
     def _seconds_left(self) -> float | None:
         """The time that the epochs that are left take, if they take as long as those so
-        far; None before the first one.
+        far.
+
+        None before a trial has ended and a twentieth of all epochs is trained: the first
+        ones take longer, and trials that run side by side report at the same time.
         """
-        done = sum(self._epochs.values())
-        if not done:
+        left = self._all_epochs() - sum(self._epochs.values())
+        # The first epochs of the trials beside it ended at the same time.
+        timed = self._trained - self._beside
+        if not self._over or timed < max(LEAST_EPOCHS, (self._trained + left) / 20):
             return None
-        return (time.monotonic() - self._start) * (self._all_epochs() - done) / done
+        return (time.monotonic() - self._first) * left / timed
 
     def _stop_bars(self) -> None:
         if self._bars is not None:

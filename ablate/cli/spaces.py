@@ -124,7 +124,7 @@ def plan(
     if until_decided is not None:
         spaces = [space.until_decided(each, until_decided) for each in spaces]
     with busy("counting costs"):
-        previews = pipeline.previews(spaces, options.url, options)
+        previews = pipeline.previews(spaces, options.url, options, file=str(file))
     show(plan_table(*previews), form.value)
     if form == Format.table and len(previews) > 1:
         _print_sizes(previews)

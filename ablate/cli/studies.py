@@ -130,9 +130,14 @@ def _after_renaming(stored: StudyStatus, new: str) -> str:
             f"Keep further runs with `--name {new}`; without it, the next `judge --keep` of"
             f" this file makes a study '{stored.name}' beside it."
         )
+    from ablate.space.load import study_name
+    from ablate.text.document import parse
+
+    # The study may have been renamed before.
+    declared = parse(stored.document, stored.file).values.get("name")
     return (
         f"Write `name: {new}` into {stored.file}; without it, the next run of this file"
-        f" declares a study '{stored.name}' beside it."
+        f" declares a study '{declared or study_name(stored.file)}' beside it."
     )
 
 

@@ -87,7 +87,7 @@ def _trial(trainer: Trainer, seed: int = 0) -> Trial:
     name = f"{TRAINER}{trainer.name}"
     return Trial(
         architecture=_architecture(trainer, _first_levels(trainer)),
-        recipe=replace(Recipe(), epochs=EPOCHS),
+        recipe=replace(Recipe(), epochs=1 if trainer.reports_once else EPOCHS),
         data=Data(name=name, path="", image_size=0, channels=0, classes=0),
         seed=seed,
     )
@@ -114,7 +114,8 @@ def _in_folder(trial: Trial) -> list[Epoch]:
 def _check_reports(trainer: Trainer) -> None:
     epochs = _in_folder(_trial(trainer))
     numbers = [epoch.number for epoch in epochs]
-    require(numbers == [1, 2], f"it reported the epochs {numbers}")
+    expected = [1] if trainer.reports_once else [1, 2]
+    require(numbers == expected, f"it reported the epochs {numbers}")
 
 
 def _saved(folder: Path) -> bool:

@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Iterator
 
 from ablate.errors import ExecutorError, TrialBusy
+from ablate.execution.executor import CHECKPOINT_SECONDS
 from ablate.execution.trial_log import TrialLog, epoch_line
-from ablate.machine.environment import seconds
 from ablate.own import registry
 from ablate.records import (
     Ended,
@@ -28,12 +28,6 @@ from ablate.training import Diverged, Training
 from ablate.training.energy import EnergyMeter
 from ablate.training.own import make_own
 from ablate.training.own_base import OwnTraining
-
-# A checkpoint is written after an epoch if more seconds than this have passed since the
-# last one, so a kill may cost these seconds and the running epoch. One is also written
-# when a trial ends or is interrupted.
-CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
-
 
 # How a log names the end of an attempt.
 ENDINGS = {Status.RUNNING: "interrupted; it can be resumed"}

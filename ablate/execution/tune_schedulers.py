@@ -21,14 +21,20 @@ from typing import Any
 
 from ablate.records import EarlyStop, Epoch, Order
 
-# Keep the interface of Tune that this module is written for.
+# Keep the interface of Tune that this module is written for. Workers, and what a user's
+# trainer does with Ray, have the user's own setting.
+_users = os.environ.get("RAY_TRAIN_V2_ENABLED")
 os.environ["RAY_TRAIN_V2_ENABLED"] = "0"
 
-from ray.tune.schedulers import (
+from ray.tune.schedulers import (  # noqa: E402 - it reads the variable
     AsyncHyperBandScheduler,
     MedianStoppingRule,
     TrialScheduler,
 )
+
+del os.environ["RAY_TRAIN_V2_ENABLED"]
+if _users is not None:
+    os.environ["RAY_TRAIN_V2_ENABLED"] = _users
 
 
 @dataclass(frozen=True)

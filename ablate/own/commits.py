@@ -324,6 +324,11 @@ def _tree(
 ) -> Tree:
     for path in files:
         _refuse_unsafe(path, name)
+    link = _link_at(folder, files)
+    if link:
+        raise AblateError(
+            f"{name} has a link {link} in place of the folder in which the command runs"
+        )
     for place in _below_root(folder, share):
         _refuse_share(place, name, files, repository.root)
     counting = {
@@ -390,6 +395,21 @@ def _refuse_share(place: str, name: str, files: Mapping[str, Blob], root: Path) 
             f"share: {place} is in {name} too; leave it out of share=, so that each"
             " commit trains with its own"
         )
+    link = _link_at(os.path.dirname(place), files)
+    if link:
+        raise AblateError(
+            f"share: {name} has a link {link}, so {place} would be linked elsewhere;"
+            f" share {link} in a commit that does not have it, or remove the link"
+        )
+
+
+def _link_at(path: str, files: Mapping[str, Blob]) -> str:
+    """Returns a path, or a folder above it, that is a link; empty if none is."""
+    places = [path, *map(str, PurePosixPath(path).parents)]
+    for place in places:
+        if place in files and files[place].mode == LINK:
+            return place
+    return ""
 
 
 def _contents(
@@ -455,6 +475,7 @@ def _link_shared(tree: Tree, target: Path) -> None:
     root = tree.repository.root
     for place in _below_root(tree.folder, tree.share):
         link = target / place
+        _refuse_link_above(link, target)
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.exists() and not link.is_symlink():
             raise AblateError(
@@ -463,6 +484,16 @@ def _link_shared(tree: Tree, target: Path) -> None:
             )
         with contextlib.suppress(FileExistsError):
             link.symlink_to((root / place).resolve())
+
+
+def _refuse_link_above(place: Path, root: Path) -> None:
+    """Raises AblateError if a folder above a path is a link, which may lead anywhere."""
+    for folder in place.relative_to(root).parents:
+        if (root / folder).is_symlink():
+            raise AblateError(
+                f"{root / folder} is a link, so {place.relative_to(root)} would be"
+                " written elsewhere; a trial has made it, so remove it"
+            )
 
 
 def make_hidden(folder: Path) -> None:
@@ -524,6 +555,7 @@ def _restore(tree: Tree, target: Path) -> None:
     contents = _contents(tree.repository, changed, tree.files, on_disk=tree.on_disk)
     for path, content in zip(changed, contents, strict=True):
         # Another trial may run from this folder: it finds the file at any time.
+        _refuse_link_above(target / path, target)
         new = Path(f"{target / path}.ablate-new")
         new.unlink(missing_ok=True)
         _put(new, content, tree.files[path], tree, path)

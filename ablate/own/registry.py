@@ -38,7 +38,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from ablate.errors import AblateError
 from ablate.identity import content_hash
 from ablate.own import commits
-from ablate.own.syntax import file_hashes, syntax_hash
+from ablate.own.syntax import file_hashes, syntax_hash, why_texts_count
 from ablate.own.user_modules import Loader, Source, files_of, finder, read
 
 # What a part can be. The class of a part has one of these as its attribute `part`.
@@ -246,11 +246,13 @@ class Texts:
         syntax: hash of the meaning of all its files.
         identity: what enters the hash of a trial.
         files: hash of the meaning of each file, by name.
+        why_texts_count: why comments and docstrings count; empty: they do not.
     """
 
     syntax: str
     identity: str
     files: Mapping[str, str]
+    why_texts_count: str
 
 
 def texts_of_parts() -> dict[str, Texts]:
@@ -271,6 +273,7 @@ def _texts(texts: Mapping[str, str], main: str) -> Texts:
         syntax=syntax_hash(texts),
         identity=_identity_of(texts),
         files={name or main: kept for name, kept in file_hashes(texts).items()},
+        why_texts_count=why_texts_count(texts),
     )
 
 

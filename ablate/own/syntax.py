@@ -2,16 +2,18 @@
 
 Comments, formatting, docstrings and calls of `breakpoint()` do not count. All else does:
 constants, imports, decorators, annotations, and the order of definitions. If any of the
-files may read docstrings, comments or line numbers, all of them count as they are.
+files may read docstrings, comments or line numbers, all of them count as they are
+(`why_texts_count`). Not seen is a program that lists a folder and reads all files in it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from ablate.errors import shortened
 from ablate.identity import content_hash, text_hash
 
 # Names by which a program reads docstrings, texts or line numbers, its own or those of
@@ -28,6 +30,12 @@ WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDe
 SHEBANG = re.compile(r"#!.*")
 ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 BREAKPOINT = "breakpoint"
+# What a file may be used for, beside its names.
+FILE, ARGV, UNREADABLE = "=__file__", "=argv", "=unreadable"
+# Functions of a path that return the same path.
+PATHS = frozenset(
+    "Path PurePath str fspath abspath realpath normpath expanduser".split()
+)
 
 
 def syntax_hash(files: Mapping[str, str]) -> str:
@@ -48,12 +56,9 @@ def file_hashes(files: Mapping[str, str]) -> dict[str, str]:
 def _hashes(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     # A plan asks for them once per cell.
     files = dict(items)
-    names: set[str] = set()
-    for name, text in files.items():
-        if _is_python(name):
-            names |= _names_in(text)
-    if _reads_text(names):
+    if why_texts_count(files):
         return {name: text_hash(text) for name, text in files.items()}
+    names = _all_names(files)
     # Someone may have given the name another meaning.
     keeps = f"={BREAKPOINT}" in names or "breakpointhook" in names
     return {
@@ -66,25 +71,47 @@ def _is_python(name: str) -> bool:
     return not name or name.endswith(".py")
 
 
-def _reads_text(names: set[str]) -> bool:
-    """Whether a program with these names may read texts of its files."""
-    if names & READS_TEXT or any("__doc__" in name for name in names):
-        return True
+def _all_names(files: Mapping[str, str]) -> set[str]:
+    return {
+        name
+        for file, text in files.items()
+        if _is_python(file)
+        for name in _names_in(text)
+    }
+
+
+def why_texts_count(files: Mapping[str, str]) -> str:
+    """Returns why comments and docstrings of files count; empty: they do not.
+
+    Args:
+        files: texts by name, as in `syntax_hash`.
+    """
+    names = _all_names(files)
+    if UNREADABLE in names:
+        return "a file is no Python that this version reads"
+    readers = sorted(names & READS_TEXT)
+    readers += sorted({"__doc__" for name in names if "__doc__" in name} - {*readers})
+    if readers:
+        return f"{', '.join(readers[:3])} may read them"
     reads = any(
         name == "open" or name.startswith(("read", "get_data")) for name in names
     )
-    files = {"__file__", "argv"} & names or any(name.endswith(".py") for name in names)
-    return reads and bool(files)
+    places = sorted(name.removeprefix("=") for name in names & {FILE, ARGV})
+    places += sorted(name for name in names if name.endswith(".py"))
+    if reads and places:
+        return f"a file reads texts, and names {shortened(places[0])}"
+    return ""
 
 
 @lru_cache(maxsize=4096)
 def _names_in(text: str) -> frozenset[str]:
     """All names, attributes, imported names and strings; `=NAME` for one it binds."""
     try:
-        return frozenset(_names(ast.parse(text)))
-    except (SyntaxError, ValueError, RecursionError):
+        tree = ast.parse(text)
+        return frozenset({*_names(tree), *_own_files(tree)})
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         # What it reads is not known, so it may read the docstrings of the others.
-        return frozenset({"__doc__"})
+        return frozenset({UNREADABLE})
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
@@ -102,8 +129,72 @@ def _names(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # As in getattr(module, "__doc__").
             yield node.value
+            if node.value in ("__file__", "argv"):
+                yield f"={node.value}"
             if node.value == BREAKPOINT:
                 yield f"={BREAKPOINT}"
+
+
+def _own_files(tree: ast.AST) -> Iterator[str]:
+    """Yields FILE where `__file__` may be a file to read, and ARGV for `sys.argv[0]`.
+
+    The folder of a file, as in `Path(__file__).parent / "data.txt"`, is no file.
+    """
+    parents = {
+        child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
+    }
+    for node in ast.walk(tree):
+        name = getattr(node, "id", None) or getattr(node, "attr", None)
+        if name == "__file__" and not _is_folder(node, parents, tree):
+            yield FILE
+        elif name == "argv" and not _is_argument(node, parents):
+            yield ARGV
+
+
+def _is_argument(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether of sys.argv only what follows the name of the script is read."""
+    parent = parents.get(node)
+    if isinstance(parent, ast.Call) and getattr(parent.func, "id", "") == "len":
+        return True
+    if not isinstance(parent, ast.Subscript):
+        return False
+    place = parent.slice
+    if isinstance(place, ast.Slice):
+        place = place.lower or place
+    return isinstance(place, ast.Constant) and place.value not in (0, None)
+
+
+def _is_folder(
+    node: ast.AST, parents: Mapping[ast.AST, ast.AST], tree: ast.AST, depth: int = 0
+) -> bool:
+    """Whether only the folder of a path to a Python file is used, or its stem."""
+    parent = parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        call = parents.get(parent)
+        if isinstance(call, ast.Call) and call.func is parent:
+            if parent.attr in ("with_name", "with_suffix"):
+                # Another file beside it. Names that end in .py are seen elsewhere.
+                return all(isinstance(value, ast.Constant) for value in call.args)
+            is_same = parent.attr in ("resolve", "absolute", "expanduser")
+            return is_same and _is_folder(call, parents, tree, depth)
+        return parent.attr in ("parent", "parents", "stem")
+    if isinstance(parent, ast.Call) and parent.args == [node]:
+        name = getattr(parent.func, "attr", None) or getattr(parent.func, "id", "")
+        is_path = name in PATHS and _is_folder(parent, parents, tree, depth)
+        return name == "dirname" or is_path
+    if not isinstance(parent, ast.Assign) or len(parent.targets) > 1 or depth:
+        return False
+    target = parent.targets[0]
+    uses = [
+        use
+        for use in ast.walk(tree)
+        if isinstance(use, ast.Name)
+        and use.id == getattr(target, "id", None)
+        and use is not target
+    ]
+    return isinstance(target, ast.Name) and all(
+        _is_folder(use, parents, tree, depth + 1) for use in uses
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -112,7 +203,7 @@ def _python_hash(text: str, keeps_breakpoints: bool) -> str:
         tree = ast.parse(text)
         _remove(tree, breakpoints=not keeps_breakpoints)
         return text_hash("".join((*_header(text), *_written(tree))))
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         # Python may not run it at all; a program may read it.
         return text_hash(text)
 
@@ -168,7 +259,8 @@ def _is_breakpoint(node: ast.AST) -> bool:
 def _written(node: object) -> Iterator[str]:
     """A text of a tree: equal in all versions of Python.
 
-    `ast.dump` is not: versions differ in the empty fields that they write.
+    `ast.dump` is not: versions differ in the empty fields that they write. `repr` of a
+    text is not, either: versions differ in the characters that they print.
     """
     if isinstance(node, ast.AST):
         yield f"{type(node).__name__}("
@@ -177,6 +269,8 @@ def _written(node: object) -> Iterator[str]:
                 continue
             if value == [] or name in ("type_comment", "kind", "type_ignores"):
                 continue
+            if isinstance(node, ast.JoinedStr):
+                value = _joined(node.values)
             yield f"{name}="
             yield from _written(value)
             yield ","
@@ -188,4 +282,17 @@ def _written(node: object) -> Iterator[str]:
             yield ","
         yield "]"
     else:
-        yield repr(node)
+        yield ascii(node)
+
+
+def _joined(values: Sequence[ast.expr]) -> list[ast.expr]:
+    """Returns the parts of an f-string; versions of Python divide its text differently."""
+    parts: list[ast.expr] = []
+    for value in values:
+        if not isinstance(value, ast.Constant):
+            parts.append(value)
+        elif parts and isinstance(parts[-1], ast.Constant):
+            parts[-1] = ast.Constant(str(parts[-1].value) + str(value.value))
+        elif value.value:
+            parts.append(value)
+    return parts

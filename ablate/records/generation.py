@@ -112,6 +112,8 @@ def next_level(spent: float) -> float:
 
 # What names a study.
 STUDY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)*$"
+# What names a stored study: that of its file, and the number of a generation.
+STORED_NAME = r"\w[\w.-]*(/\w[\w.-]*)*(@\d+)?"
 # The longest name: the size of the column in the store, which not every database enforces,
 # less the number behind the name of an earlier generation.
 LONGEST_NAME = 190

@@ -296,7 +296,9 @@ WITHHELD_NOTES = {
     " that were not trained before.",
     Withheld.DIVERGED: "seeds diverged: a seed of the row or of row 0 diverged, so a"
     " mean over the other seeds leaves out the failures. Report how often each row"
-    " diverges, or train with a lower recipe.lr or with recipe.clip_grad.",
+    " diverges, or train with a lower recipe.lr or with recipe.clip_grad. A seed of row 0"
+    " takes the verdict of every row, and to leave it out does not bring it back, as its"
+    " result was seen: declare seeds that no row has yet, for all rows.",
     Withheld.PRUNED: "seeds pruned: the scheduler stopped a seed of the row or of row"
     " 0, so a mean over the other seeds leaves out the worse ones. Train them to their end"
     " with scheduler: fifo.",

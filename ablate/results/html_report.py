@@ -30,6 +30,7 @@ from ablate.results.study import ReadStudy, Study
 from ablate.store.reader import Reader
 from ablate.store.trials import PROVENANCE
 from ablate.text import escape
+from ablate.text.masking import masked
 
 # The figures of a report below its tables, with their headings.
 FIGURES = {
@@ -167,7 +168,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
                 for attempt in circumstances[:1]
             )
         ),
-        "document": results.document,
+        "document": masked(results.document),
     }
 
 

@@ -237,7 +237,12 @@ def _code_change(
         ([file for file in old if file not in new], "gone"),
     )
     texts = [f"{', '.join(group)} {what}" for group, what in groups if group]
-    return f"{name}: {'; '.join(texts) or 'its files changed'}"
+    said = f"{name}: {'; '.join(texts) or 'its files changed'}"
+    if changed and current.why_texts_count:
+        return (
+            f"{said} (comments and docstrings count, because {current.why_texts_count})"
+        )
+    return said
 
 
 def _rows(numbers: list[int]) -> str:

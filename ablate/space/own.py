@@ -77,8 +77,11 @@ def own_data(name: str) -> Data:
 def own_recipe(context: Context) -> Recipe:
     """The recipe: `epochs`, and the fields that the trainer reads."""
     form: Any = context.form.recipe
+    usual = Recipe()
+    if context.trainer is not None and context.trainer.reports_once:
+        usual = replace(usual, epochs=1)
     if "recipe" not in context.form.model_fields_set:
-        return Recipe()
+        return usual
     if isinstance(form, str):
         context.wrong(
             ("recipe",),
@@ -86,15 +89,13 @@ def own_recipe(context: Context) -> Recipe:
             " trainer"
             f" {context.form.trainer} reads, as in recipe: {{epochs: 10}}",
         )
-        return Recipe()
+        return usual
     fields = form.model_dump(exclude_unset=True)
     for field in fields:
         reason = unread_field(context, field)
         if reason:
             context.wrong(("recipe", field), reason)
-    return replace(
-        Recipe(), **{name: fields[name] for name in fields if name != "preset"}
-    )
+    return replace(usual, **{name: fields[name] for name in fields if name != "preset"})
 
 
 def unread_field(context: Context, field: str) -> str:

@@ -14,6 +14,7 @@ What would break it: a query that reads a column as `text(...)`, which has no ty
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
@@ -159,23 +160,31 @@ class String(Checked):
     Args:
         length: the most characters.
         among: all values that are allowed; empty: any text.
+        form: a regular expression, for texts that become names of files; empty: any text.
     """
 
     impl = sqlalchemy.String
     cache_ok = True
 
-    def __init__(self, length: int, among: Collection[str] = ()) -> None:
+    def __init__(
+        self, length: int, among: Collection[str] = (), form: str = ""
+    ) -> None:
         super().__init__(length)
         self.length = length
         self.among = tuple(among)
+        self.form = form
         # SQLite does not enforce the length, so an older store may have longer texts.
         self.most = max(length, LONGEST_STRING)
         self.expected = f"a text of at most {self.most} characters"
         if among:
             self.expected = f"one of {', '.join(among)}"
+        if form:
+            self.expected = f"a name of the form {form}"
 
     def is_valid(self, value: Any) -> bool:
         if not isinstance(value, str) or len(value) > self.most:
+            return False
+        if self.form and not re.fullmatch(self.form, value):
             return False
         return not self.among or value in self.among
 

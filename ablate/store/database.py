@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     Connection,
@@ -253,7 +255,9 @@ def _create_file(file: Path) -> None:
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-            _create(connection)
+            # Another command may have made it meanwhile.
+            if not inspect(connection).get_table_names():
+                _create(connection)
     finally:
         engine.dispose()
 
@@ -476,17 +480,46 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
     """
     try:
         with engine.begin() as connection:
+            _refuse_other_contents(engine)
             yield connection
     except (IntegrityError, ProgrammingError):
         raise
     except (DatabaseError, InterfaceError, PoolTimeout) as error:
         reason = str(getattr(error, "orig", None) or error)
-        hint = _hint(reason) or "see that it can be written to"
+        hint = _hint(reason)
         where = masked(engine.url.render_as_string()).removeprefix("sqlite:///")
+        if any(word in reason for word in DAMAGE):
+            raise DamagedStore(f"{where}: {reason}") from None
+        intact = "; its contents are intact" if hint else ""
         raise kind_of(error)(
-            f"the store {where} cannot be written to: {reason}; {hint}; its contents are"
-            f" intact. Go on with: {advice.command('resume')}"
+            f"the store {where} cannot be written to: {reason};"
+            f" {hint or 'see that it can be written to'}{intact}. Go on with:"
+            f" {advice.command('resume')}"
         ) from None
+
+
+# What SQLite says of a file that is no database any more.
+DAMAGE = ("malformed", "not a database", "short read", "no such table")
+# The file of each open store: its number, and the most bytes that it had.
+_files: WeakKeyDictionary[Engine, tuple[int, int]] = WeakKeyDictionary()
+
+
+def _refuse_other_contents(engine: Engine) -> None:
+    """Raises DamagedStore if the file of a store was replaced or cut while it was open.
+
+    SQLite itself may not notice it until it reads the pages that are missing.
+    """
+    if engine.dialect.name != "sqlite" or not engine.url.database:
+        return
+    try:
+        found = os.stat(engine.url.database)
+    except FileNotFoundError:
+        raise DamagedStore(f"{engine.url.database} was removed in use") from None
+    number, size = _files.get(engine, (found.st_ino, 0))
+    if found.st_ino != number or found.st_size < size:
+        what = "replaced" if found.st_ino != number else "truncated"
+        raise DamagedStore(f"{engine.url.database} was {what} while it was in use")
+    _files[engine] = number, found.st_size
 
 
 def _revision(connection: Connection) -> str | None:

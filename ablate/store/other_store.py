@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ablate.errors import (
     DamagedStore,
@@ -85,9 +85,12 @@ def _named(url: str) -> Iterator[None]:
     """Says which of two stores is damaged."""
     try:
         yield
-    except DamagedStore as error:
+    except (DamagedStore, DBAPIError, UnicodeError) as error:
+        # A database may refuse to read a text, as one that is not UTF-8.
+        reason = str(getattr(error, "orig", None) or error)
         raise StoreError(
-            f"{shortened(masked(url), LONGEST)} cannot be imported: {error}"
+            f"{shortened(masked(url), LONGEST)} cannot be imported:"
+            f" {shortened(reason, 2 * LONGEST)}"
         ) from error
 
 

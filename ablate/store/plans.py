@@ -79,9 +79,7 @@ def put_study(
 
     If it becomes a new generation, the one before gets a name of its own, as `mine@1`.
     """
-    _refuse_other_origin(connection, space)
-    if not space.named:
-        _refuse_other_file(connection, space, file)
+    refuse_other_study(connection, space, file)
     generation = declaration.generation
     values = {
         "question": space.claim.question,
@@ -120,6 +118,13 @@ def put_study(
         )
     )
     return key_of(made)
+
+
+def refuse_other_study(connection: Connection, space: Space, file: str) -> None:
+    """Raises StoreError if the name of a space is that of somebody else's study."""
+    _refuse_other_origin(connection, space)
+    if not space.named:
+        _refuse_other_file(connection, space, file)
 
 
 def _refuse_other_origin(connection: Connection, space: Space) -> None:

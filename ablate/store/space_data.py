@@ -9,13 +9,22 @@ ignores a field that this version does not know, and gives a missing field its d
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
-from ablate.records import METRIC_NAME, Across, Metric, Reported, Space, Tune
+from ablate.records import (
+    METRIC_NAME,
+    STORED_NAME,
+    Across,
+    Metric,
+    Reported,
+    Space,
+    Tune,
+)
 from ablate.records.plain import build
 
 if TYPE_CHECKING:
@@ -48,6 +57,10 @@ def is_valid(data: Mapping[str, Any]) -> bool:
         space = from_data(data, "")
         _adapter().validate_json(json.dumps(asdict(space)), strict=True)
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        return False
+    # They name folders of logs.
+    own = [space.name, *([space.across.ladder] if space.across else [])]
+    if not all(re.fullmatch(STORED_NAME, name) for name in own):
         return False
     names = {metric.name for metric in space.criterion.metrics}
     return space.criterion.metric in names

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import Subquery
 
-from ablate.records import LONGEST_CHAIN, Decision, Stage, Standing, Status
+from ablate.records import LONGEST_CHAIN, STORED_NAME, Decision, Stage, Standing, Status
 from ablate.store import forms
 from ablate.store.checked import (
     JSON,
@@ -37,6 +37,8 @@ from ablate.store.checked import (
     Text,
 )
 
+# Hashes and IDs name files.
+NAME_OF_FILE = r"[A-Za-z0-9_-]+"
 # Characters of the path of a file.
 LONGEST_PATH = 10_000
 CLOCK = "seconds since 1970 by the database's clock"
@@ -86,7 +88,10 @@ def cell_id() -> Column[Any]:
 
 def trial_hash(*, primary_key: bool = False) -> Column[Any]:
     return column(
-        "trial_hash", String(20), ForeignKey("trials.hash"), primary_key=primary_key
+        "trial_hash",
+        String(20, form=NAME_OF_FILE),
+        ForeignKey("trials.hash"),
+        primary_key=primary_key,
     )
 
 
@@ -95,7 +100,7 @@ stores = Table(
     metadata,
     column(
         "id",
-        String(12),
+        String(12, form=NAME_OF_FILE),
         primary_key=True,
         comment="drawn when the store was made; checkpoints stand under it",
     ),
@@ -123,7 +128,7 @@ studies = Table(
     "studies",
     metadata,
     number_id(),
-    column("name", String(200), unique=True),
+    column("name", String(200, form=STORED_NAME), unique=True),
     column("question", Text),
     column("expect", Text),
     column("source", Text),
@@ -281,7 +286,7 @@ levels = Table(
 trials = Table(
     "trials",
     metadata,
-    column("hash", String(20), primary_key=True),
+    column("hash", String(20, form=NAME_OF_FILE), primary_key=True),
     column("architecture_hash", String(20), ForeignKey("architectures.hash")),
     column(
         "recipe",
@@ -531,7 +536,7 @@ diagnostics = Table(
 proposals = Table(
     "proposals",
     metadata,
-    column("chain", String(LONGEST_CHAIN), primary_key=True),
+    column("chain", String(LONGEST_CHAIN, form=r"[\w.-]+"), primary_key=True),
     column("number", Integer, primary_key=True, autoincrement=False),
     column("name", Text, comment="as it was typed"),
     column("identity", Text, comment="equal for proposals that train the same"),

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine, Select, func, select, union
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Select,
+    case,
+    func,
+    select,
+    type_coerce,
+    union,
+)
+from sqlalchemy.sql.selectable import Subquery
 
 from ablate.errors import (
     StoreError,
@@ -28,8 +38,9 @@ from ablate.records import (
 )
 from ablate.records.stored import TriedSetting
 from ablate.store.correct_images import images_of
-from ablate.store.database import patient
+from ablate.store.database import clock, patient
 from ablate.store.lineages import Declaration, declare
+from ablate.store.plans import refuse_other_study
 from ablate.store.results import final_values, read_results
 from ablate.store.space_data import from_data
 from ablate.store.sql_tables import (
@@ -97,28 +108,55 @@ def _is_of(ladder: Across, across: Across) -> bool:
     return not across.is_predicted or across.predict == ladder.predict
 
 
-# What is known of the trials of a study that have one status.
-COUNTS = (
-    trials.c.status,
-    func.count().label("number"),
-    func.sum(trials.c.epochs_done).label("epochs_done"),
-    func.sum(trials.c.epochs).label("epochs"),
-    func.max(trials.c.ended_at).label("ended_at"),
-)
+def shown_status(connection: Connection) -> Any:
+    """Returns the status of a trial; it runs only as long as its lease is held.
+
+    A driver that was killed leaves trials that nobody trains: they are planned.
+    """
+    until = trials.c.leased_until
+    is_left = until.is_(None) | (until < clock(connection))
+    is_running = trials.c.status == Status.RUNNING.value
+    shown = case((is_running & is_left, Status.PLANNED.value), else_=trials.c.status)
+    return type_coerce(shown, trials.c.status.type).label("status")
 
 
-def _counts_of(study: int) -> Select[Any]:
-    """Returns the query of the trials of one study, by status."""
-    # Rows may share trials.
-    hashes = union(
+def _counts(connection: Connection, pairs: Subquery) -> Select[Any]:
+    """Returns the query of what is known of the trials of studies, by status.
+
+    Args:
+        pairs: studies, and the hashes of their trials.
+    """
+    shown = (
+        select(
+            pairs.c.study_id,
+            shown_status(connection),
+            trials.c.epochs_done,
+            trials.c.epochs,
+            trials.c.ended_at,
+        )
+        .join(trials, trials.c.hash == pairs.c.trial_hash)
+        .subquery()
+    )
+    return select(
+        shown.c.study_id,
+        shown.c.status,
+        func.count().label("number"),
+        func.sum(shown.c.epochs_done).label("epochs_done"),
+        func.sum(shown.c.epochs).label("epochs"),
+        func.max(shown.c.ended_at).label("ended_at"),
+    ).group_by(shown.c.study_id, shown.c.status)
+
+
+def _trials_of(study: int) -> Subquery:
+    """Returns the trials of one study. Rows may share trials."""
+    return union(
         *(
-            select(table.c.trial_hash)
+            select(cells.c.study_id, table.c.trial_hash)
             .join(cells, cells.c.id == table.c.cell_id)
             .where(cells.c.study_id == study)
             for table in (cell_trials, tuning_trials)
         )
-    )
-    return select(*COUNTS).where(trials.c.hash.in_(hashes)).group_by(trials.c.status)
+    ).subquery()
 
 
 class StudyReader:
@@ -137,16 +175,11 @@ class StudyReader:
             .distinct()
             .subquery()
         )
-        counts = (
-            select(pairs.c.study_id, *COUNTS)
-            .join(trials, trials.c.hash == pairs.c.trial_hash)
-            .group_by(pairs.c.study_id, trials.c.status)
-        )
         with self._engine.connect() as connection:
             stored = select(studies).order_by(studies.c.updated_at, studies.c.id)
             rows = connection.execute(stored).mappings().all()
             by_study: dict[int, list[Any]] = {}
-            for count in connection.execute(counts):
+            for count in connection.execute(_counts(connection, pairs)):
                 by_study.setdefault(count.study_id, []).append(count)
         return [_status(row, by_study.get(row["id"], [])) for row in rows]
 
@@ -157,9 +190,20 @@ class StudyReader:
             stored = select(studies).where(studies.c.name == name)
             row = connection.execute(stored).mappings().first()
             if row is not None:
-                counts = connection.execute(_counts_of(row["id"])).all()
+                trials_of = _trials_of(row["id"])
+                counts = connection.execute(_counts(connection, trials_of)).all()
                 return _status(row, counts)
         raise self._unknown(name)
+
+    @patient
+    def refuse_other(self, space: Space, file: str) -> None:
+        """Raises StoreError if the name of a space is that of somebody else's study.
+
+        Args:
+            file: that of the space.
+        """
+        with self._engine.connect() as connection:
+            refuse_other_study(connection, space, file)
 
     def _unknown(self, name: str) -> UnknownName:
         """Returns the error for a name that no study has."""

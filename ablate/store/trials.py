@@ -39,7 +39,7 @@ from ablate.store.sql_tables import (
     trial_metrics,
     trials,
 )
-from ablate.store.studies import StudyReader
+from ablate.store.studies import StudyReader, shown_status
 from ablate.text import advice
 
 # Fields of `Circumstances` that are the same for all trials of a run.
@@ -93,36 +93,38 @@ class TrialReader:
         )
         last = attempts.alias()
         listed = every_trial(beside=beside)
-        query = (
-            select(
-                cells.c.number.label("row"),
-                listed.c.stage,
-                listed.c.setting,
-                listed.c.seed,
-                trials.c.status,
-                trials.c.epochs_done,
-                trials.c.epochs,
-                trials.c.seconds,
-                func.coalesce(tries.c.attempts, 0).label("attempts"),
-                trials.c.hash.label("trial"),
-                last.c.error,
-                last.c.weights,
-            )
-            .join(cells, cells.c.id == listed.c.cell_id)
-            .join(studies, studies.c.id == cells.c.study_id)
-            .join(trials, trials.c.hash == listed.c.trial_hash)
-            # A planned trial has no attempt, and stays in the list.
-            .join(tries, tries.c.trial_hash == trials.c.hash, isouter=True)
-            .join(last, last.c.id == tries.c.last, isouter=True)
-            .where(studies.c.name == name)
-            .order_by(cells.c.number, listed.c.stage, listed.c.seed, listed.c.setting)
-        )
         with self._engine.connect() as connection:
             study = connection.execute(
                 select(studies.c.id, studies.c.space).where(studies.c.name == name)
             ).first()
             if study is None:
                 return []
+            query = (
+                select(
+                    cells.c.number.label("row"),
+                    listed.c.stage,
+                    listed.c.setting,
+                    listed.c.seed,
+                    shown_status(connection),
+                    trials.c.epochs_done,
+                    trials.c.epochs,
+                    trials.c.seconds,
+                    func.coalesce(tries.c.attempts, 0).label("attempts"),
+                    trials.c.hash.label("trial"),
+                    last.c.error,
+                    last.c.weights,
+                )
+                .join(cells, cells.c.id == listed.c.cell_id)
+                .join(studies, studies.c.id == cells.c.study_id)
+                .join(trials, trials.c.hash == listed.c.trial_hash)
+                # A planned trial has no attempt, and stays in the list.
+                .join(tries, tries.c.trial_hash == trials.c.hash, isouter=True)
+                .join(last, last.c.id == tries.c.last, isouter=True)
+                .where(studies.c.name == name)
+                .order_by(
+                    cells.c.number, listed.c.stage, listed.c.seed, listed.c.setting
+                )
+            )
             # Before the values, because a writer may be active: a trial that is seen as
             # completed has its values.
             rows = connection.execute(query).all()

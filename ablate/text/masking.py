@@ -1,8 +1,11 @@
-"""Hides passwords wherever text with a URL is shown or stored.
+"""Hides passwords, keys and tokens wherever text from outside is shown or stored.
 
-Every place that prints, stores or serves text that may contain a URL calls `masked`. It
-works on any text, so it also covers a URL that a library repeats in a message. The time
-that it takes is linear in the length of the text.
+Every place that prints, stores or serves such text calls `masked`: messages, errors,
+commands, and what trials print. The time that it takes is linear in the length of the
+text.
+
+It finds a secret by its name (`password=x`, `--api-key x`, `X-Api-Key: x`), by its place
+in a URL, or by its form (a private key, a token of GitHub). It cannot find others.
 """
 
 from __future__ import annotations
@@ -17,35 +20,93 @@ _SCHEME = re.compile(r"[A-Za-z][\w+.-]{0,40}\Z")
 # `localhost:5432`, and what follows it in a URL or in a sentence.
 _PORT = re.compile(r"\d{1,5}(?=[/?#\s'\"`),;:]|\Z)")
 _BREAKS = re.compile(r"[\s'\"`]")
+# The rest of a password that contains an @.
+_REST = re.compile(r"[^\s/?#'\"`,;@]*@")
+# `https://TOKEN@host`; shorter ones are names of users.
+_TOKEN_OF_URL = re.compile(r"[\w.~-]{16,1000}(?=@)")
 
-# A secret with its name: a parameter of a URL (`?password=x`), of libpq's connection
-# string (`password='x y'`), or a variable (`PGPASSWORD=x`).
-_NAMED = re.compile(
-    r"(?P<before>(?:password|passwd|passphrase|passfile|pwd|secret|credentials?"
+_WORDS = (
+    r"password|passwd|passphrase|passfile|pwd|secret|credentials?"
     r"|(?:api|access|secret|account|private|auth)[_-]?key"
     r"|(?:access|auth|refresh|session|security|sas|bearer|api|hf|github)[_-]?token"
+)
+_QUOTED = r"'[^'\n]*'|\"[^\"\n]*\""
+# A secret with its name: a parameter of a URL (`?password=x`), of libpq's connection
+# string (`password='x y'`), or an item of JSON or Python.
+_NAMED = re.compile(
+    rf"(?P<before>(?:{_WORDS}"
     r"|(?<![A-Za-z0-9_])(?:token|sig|signature|x-amz-signature))"
-    r"(?:\s{0,3}=\s{0,3}|[\"']\s{0,3}:\s{0,3}(?=[\"'])))"
-    r"(?P<secret>'[^'\n]*'|\"[^\"\n]*\"|[^&\s'\"]+)",
+    r"(?:\s{0,3}=\s{0,3}|[\"']\s{0,3}[:,]\s{0,3}(?=[\"'])))"
+    rf"(?P<secret>{_QUOTED}|[^&\s'\"]+)",
     re.IGNORECASE,
+)
+# A line of YAML or a header: `api_key: x`. What follows in a sentence, such as `password:
+# the server said no`, begins with a word and goes on.
+_LINE = re.compile(
+    rf"(?P<before>(?:{_WORDS}|(?<![A-Za-z0-9_])token(?=: \S{{8}}))\s{{0,3}}:\s{{1,3}})"
+    rf"(?P<secret>{_QUOTED}|(?![a-z]{{1,40}}[ \t]+\S)[^\s'\",;)}}\]]+)",
+    re.IGNORECASE,
+)
+# A variable: `DB_PASS=x`, `MY_TOKEN=x`.
+_VARIABLE = re.compile(
+    r"(?P<before>(?:_|\b)(?:TOKEN|PASS|PASSWD|SECRET|APIKEY|PAT)=)"
+    rf"(?P<secret>{_QUOTED}|[^&\s'\"]+)"
 )
 _BEARER = re.compile(
     r"(?P<before>\b(?:bearer|basic)\s{1,3})(?P<secret>[A-Za-z0-9._~+/-]{12,}=*)",
     re.IGNORECASE,
 )
-
-# The dashboard's token on a command line.
-_OPTION = re.compile(r"(?P<before>--token[= ])(?P<secret>(?!NEW\b)[^\s'\"]+)")
+# An option of a command. `--token NEW` of the dashboard is no secret.
+_OPTION = re.compile(
+    rf"(?P<before>(?<![\w-])--?(?:[a-z]{{1,20}}[_-]){{0,3}}(?:{_WORDS}|(?<=--)token)"
+    rf"(?:=|\s{{1,3}}))(?P<secret>{_QUOTED}|(?!NEW\b|-)[^\s'\"]+)",
+    re.IGNORECASE,
+)
+# Secrets by their form: a private key in PEM, a JSON web token, tokens of GitHub, GitLab,
+# Hugging Face, AWS, Google, OpenAI, Slack and package registries.
+_FORMS = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----"
+    r"(?:(?!-----END )[\s\S])*(?:-----END [A-Z0-9 ]{0,40}-----)?"
+    r"|(?<![A-Za-z0-9_-])(?:"
+    r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[\w-]{16,}"
+    r"|hf_[A-Za-z0-9]{20,}|(?:AKIA|ASIA)[0-9A-Z]{16}(?![0-9A-Za-z])"
+    r"|AIza[\w-]{35}|sk-[\w-]{20,}|xox[abeoprs]-[\w-]{10,}|(?:npm|pypi)[_-][\w-]{32,})"
+)
+# What stands in a text that a pattern can match: most texts have none of it.
+_SIGNS = {
+    _NAMED: ("pass", "pwd", "secret", "cred", "key", "token", "sig"),
+    _LINE: ("pass", "pwd", "secret", "cred", "key", "token"),
+    _VARIABLE: ("token=", "pass=", "passwd=", "secret=", "apikey=", "pat="),
+    _BEARER: ("bearer", "basic"),
+    _OPTION: ("-pass", "-pwd", "-secret", "-cred", "key", "token", "_pass"),
+}
+_MARKS_OF_FORMS = (
+    *(
+        "private key",
+        "eyj",
+        "gh",
+        "github",
+        "glpat-",
+        "hf_",
+        "akia",
+        "asia",
+        "aiza",
+        "sk-",
+    ),
+    *("xox", "npm", "pypi"),
+)
 
 
 def masked(text: str) -> str:
-    """Replaces every password in a text by `***`.
-
-    It finds those in URLs, connection strings, variables and `--token` options.
-    """
+    """Replaces every secret in a text by `***`."""
     text = _without_passwords(text)
-    for pattern in (_NAMED, _BEARER, _OPTION):
-        text = pattern.sub(rf"\g<before>{MASK}", text)
+    lower = text.lower()
+    for pattern, signs in _SIGNS.items():
+        if any(sign in lower for sign in signs):
+            text = pattern.sub(rf"\g<before>{MASK}", text)
+    if any(mark in lower for mark in _MARKS_OF_FORMS):
+        text = _FORMS.sub(MASK, text)
     return text
 
 
@@ -62,7 +123,8 @@ def _without_passwords(text: str) -> str:
         done = begin
         if not _SCHEME.search(text[max(0, begin - 45) : begin - len("://")]):
             continue
-        password = _password(text, begin)
+        token = _TOKEN_OF_URL.match(text, begin)
+        password = token.span() if token else _password(text, begin)
         if password is not None:
             parts += [text[begin : password[0]], MASK]
             done = password[1]
@@ -72,9 +134,9 @@ def _without_passwords(text: str) -> str:
 def _password(text: str, begin: int) -> tuple[int, int] | None:
     """Returns where the password of a URL begins and ends; None if it has none.
 
-    It ends at the first @, and may contain blanks and quotes, as database drivers allow
-    it. The user name may contain an @ (`user@server:password@host`), so `user@host:5432/db`
-    could be one. It is not one if a port, a slash, a blank or a quote says otherwise.
+    It may contain blanks and quotes, as database drivers allow it. The user name may
+    contain an @ (`user@server:password@host`), so `user@host:5432/db` could be one. It is
+    not one if a port, a slash, a blank or a quote says otherwise.
 
     Args:
         begin: the place after `://`.
@@ -99,4 +161,8 @@ def _password(text: str, begin: int) -> tuple[int, int] | None:
         or ("@" in user and (has_breaks or "/" in secret))
         or (has_breaks and _PORT.match(secret))
     )
-    return None if is_other else (colon + 1, at)
+    if is_other:
+        return None
+    while rest := _REST.match(text, at + 1, end):
+        at = rest.end() - 1
+    return colon + 1, at

@@ -362,6 +362,10 @@ class Chain:
         mine = self._proposal(Proposed(name=name, identity=name, source=""))
         if mine.decision is not Decision.MORE_SEEDS:
             return self._answer(mine)
+        for earlier in self.proposals():
+            # One that was withdrawn has shown its results, too.
+            if earlier.name == name:
+                _merged(name, earlier.results, results)
         every = _merged(name, mine.results, results)
         return self._answer(self._decided(replace(mine, results=every), declared))
 

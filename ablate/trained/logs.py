@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from ablate.errors import AblateError
 from ablate.records import RESOLVED, Status
 from ablate.records.stored import TrialRow
 from ablate.scheduling.options import Options
 from ablate.store.reader import Reader
+from ablate.text.masking import masked
 
 # How often a followed log is looked at.
 LOOK_SECONDS = 0.3
+# The most bytes of a log that are shown: at least what a log keeps.
+MOST_BYTES = 16_000_000
+# How much of its end is read at first.
+FIRST_BYTES = 64_000
 # Sequences that change the colour of a terminal or move its cursor.
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -49,10 +56,15 @@ class LogOfTrial:
 
         If there is no log, one line says why.
         """
-        if not self.path.is_file():
+        if not self.path.is_file() or self.path.is_symlink():
             return [self._why_missing()]
-        lines = shown_lines(self.path.read_bytes())
-        return lines if number is None else lines[-number:]
+        text, left_out = _end_of(self.path, number)
+        lines = shown_lines(text)
+        if number is not None:
+            return lines[len(lines) - min(number, len(lines)) :]
+        if left_out:
+            return [f"--- {left_out:,} bytes before this are not shown ---", *lines]
+        return lines
 
     def _why_missing(self) -> str:
         if not self.host:
@@ -124,13 +136,33 @@ def _none_chosen(
     return f"--seed {seed}: {where} has the seeds {', '.join(map(str, seeds))}"
 
 
+def _end_of(path: Path, number: int | None) -> tuple[bytes, int]:
+    """Returns the end of a file, and how many bytes are before it.
+
+    Args:
+        number: how many lines the end has at least; None: as many as are shown.
+    """
+    size = _size(path)
+    part = MOST_BYTES if number is None else FIRST_BYTES
+    with _opened(path) as stream:
+        while True:
+            begin = max(0, size - part)
+            stream.seek(begin)
+            text = stream.read(size - begin)
+            has_enough = number is not None and text.count(b"\n") > number
+            if begin == 0 or has_enough or part >= MOST_BYTES:
+                return text, begin
+            part *= 4
+
+
 def shown_lines(text: bytes) -> list[str]:
     """Returns the lines of a log as a terminal shows them.
 
     A progress bar goes back to the beginning of its line: only its last state is shown.
-    Colours are left out.
+    Colours are left out, and secrets are masked.
     """
     plain = COLOURS.sub("", text.decode(errors="replace")).replace("\r\n", "\n")
+    plain = masked(plain)
     lines = plain.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -152,7 +184,8 @@ def follow(
     rest = dict[str, bytes]()
     for log in logs:
         # Read once: the trial may print meanwhile.
-        text, position[log.trial] = _new(log.path, 0)
+        begin = max(0, _size(log.path) - MOST_BYTES)
+        text, position[log.trial] = _new(log.path, begin)
         whole, _, rest[log.trial] = text.rpartition(b"\n")
         shown = shown_lines(whole + b"\n") if whole else []
         for line in shown if lines is None else shown[len(shown) - lines :]:
@@ -185,13 +218,22 @@ def _running(logs: Sequence[LogOfTrial], options: Options) -> bool:
 def _new(path: Path, position: int) -> tuple[bytes, int]:
     """What was appended to a file since a position, and the next position."""
     try:
-        with path.open("rb") as stream:
+        with _opened(path) as stream:
             size = stream.seek(0, 2)
             if size < position:
                 # Its beginning was removed.
                 position = 0
             stream.seek(position)
-            text = stream.read()
+            text = stream.read(MOST_BYTES)
             return text, position + len(text)
-    except FileNotFoundError:
+    except OSError:
         return b"", position
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Opens a log. A link could show any file."""
+    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")

@@ -451,6 +451,14 @@ class CommandTraining(OwnTraining):
     def _advice(self) -> str:
         """What a script that ended without a report should do."""
         names = ", ".join(metric.name for metric in self._trainer.metrics)
+        if self.epochs and not any(
+            "{epochs}" in word for word in self._trainer.command
+        ):
+            return (
+                "recipe.epochs is how often it reports, and the command does not mention"
+                " {epochs}; write recipe: {epochs: 1} into the space for a script that"
+                " reports once, or give it --epochs {epochs}"
+            )
         if self._files is not None:
             return self._files.problem()
         if self._reader is not None:
@@ -466,7 +474,8 @@ class CommandTraining(OwnTraining):
             if self._report_in(line) is not None:
                 raise AblateError(
                     f"trainer {self._trainer.name} reported more than"
-                    f" {self._trial.recipe.epochs} epochs; train {{epochs}} epochs"
+                    f" {self._trial.recipe.epochs} epochs; train {{epochs}} epochs, or"
+                    " write recipe: {epochs: N} for a script that reports N times"
                 )
             self._keep(line)
         assert self._process is not None

@@ -120,7 +120,7 @@ def report_button(name: str) -> None:
     if st.button("Create report", help="One HTML file that can be opened offline."):
         with tempfile.TemporaryDirectory() as folder:
             write_report(Study(name, URL), Path(folder, "report.html"), where=WHERE)
-            content = Path(folder, "report.html").read_text()
+            content = Path(folder, "report.html").read_text(encoding="utf-8")
         st.download_button(
             "Download report", content, f"{name.replace('/', '-')}.html", "text/html"
         )

@@ -28,6 +28,7 @@ from ablate.scheduling.options import Options
 from ablate.scheduling.policy import Policy
 from ablate.store.reader import Reader
 from ablate.text import escape
+from ablate.text.masking import masked
 from ablate.trained.logs import logs_of
 
 LOG_LINES = 30
@@ -147,7 +148,7 @@ def show_attempts(attempts: list[Attempt]) -> None:
             words.paragraph(f"Attempt {attempt.number} ended with:")
             st.code(
                 escape.terminal(
-                    "\n".join(attempt.error.strip().splitlines()[-LOG_LINES:])
+                    masked("\n".join(attempt.error.strip().splitlines()[-LOG_LINES:]))
                 ),
                 language=None,
             )

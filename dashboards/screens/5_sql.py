@@ -66,10 +66,13 @@ def show(statement: str) -> None:
         return
     took = 1000 * (time.perf_counter() - start)
     # A query may contain a column twice; the headings of a table must be unique.
-    headings = [
-        name if name not in columns[:number] else f"{name} ({number})"
-        for number, name in enumerate(columns)
-    ]
+    headings = list[str]()
+    for name in columns:
+        heading, number = name, 1
+        while heading in headings or (number > 1 and heading in columns):
+            number += 1
+            heading = f"{name} ({number})"
+        headings.append(heading)
     frame = pd.DataFrame(rows, columns=headings)
     data = [dict(zip(headings, row, strict=True)) for row in rows]
     written = comma_separated(Table(headings, [], data))

@@ -205,6 +205,96 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "log.txt").read_text() == "text \\ud800"
 
 
+def test_a_full_disk_of_logs_ends_no_training(tmp_path: Path) -> None:
+    """/dev/full refuses each write, as a full disk does."""
+    code = (
+        "import sys\n"
+        "from ablate.execution.trial_log import TrialLog\n"
+        "log = TrialLog('/dev/full', captures=True)\n"
+        "print('x' * 100_000, flush=True)\n"
+        "sys.stderr.write('more')\n"
+        "sys.stderr.flush()\n"
+        "log.write('more')\n"
+        "log.trim()\n"
+        "log.close()\n"
+        "sys.exit(7)\n"
+    )
+    folder = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        check=False,
+    )
+    assert done.returncode == 7
+
+
+def test_a_trial_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None:
+    """A log is trimmed within an epoch, too. Its secrets are masked in the file."""
+    code = (
+        "import os, time\n"
+        "from ablate.execution import trial_log\n"
+        "trial_log.MOST_BYTES, trial_log.KEPT_BYTES = 20_000, 10_000\n"
+        "trial_log.LOOK_SECONDS = 0.05\n"
+        "log = trial_log.TrialLog('log.txt', captures=True)\n"
+        "for _ in range(20):\n"
+        "    print('x' * 10_000)\n"
+        "    time.sleep(0.02)\n"
+        "time.sleep(0.2)\n"
+        "assert os.stat('log.txt').st_size < 21_000\n"
+        "print('postgresql://ada:s3cret@h/d')\n"
+        "assert 's3cret' not in open('log.txt').read()\n"
+        "os.system('echo MY_TOKEN=s3cret')\n"
+        "log.close()\n"
+    )
+    folder = Path(__file__).parents[2]
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        check=True,
+    )
+    text = (tmp_path / "log.txt").read_text()
+    assert text.endswith("postgresql://ada:***@h/d\nMY_TOKEN=***\n")
+
+
+def test_the_last_lines_of_a_long_log_are_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    log = of_trials.LogOfTrial(
+        trial="t", row=0, seed=0, status=Status.RUNNING, path=path, host=""
+    )
+    with path.open("wb") as file:
+        file.truncate(400_000_000)
+        file.seek(0, 2)
+        file.write(b"\n".join(b"line %d" % number for number in range(20_000)))
+    began = time.process_time()
+    assert log.last_lines(2) == ["line 19998", "line 19999"]
+    assert len(log.last_lines(10_000)) == 10_000
+    assert time.process_time() - began < 1
+
+
+def test_a_link_in_the_place_of_a_log_is_not_followed(tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("private\n")
+    path = tmp_path / "log.txt"
+    path.symlink_to(other)
+    log = of_trials.LogOfTrial(
+        trial="t", row=0, seed=0, status=Status.RUNNING, path=path, host="h"
+    )
+    assert "private" not in "".join(log.last_lines())
+    TrialLog(str(path)).write("from a trial")
+    assert other.read_text() == "private\n"
+
+
+def test_logs_show_no_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text("see postgresql://ada:s3cret@h/d\n--password s3cret\n")
+    log = of_trials.LogOfTrial(
+        trial="t", row=0, seed=0, status=Status.RUNNING, path=path, host="h"
+    )
+    assert log.last_lines() == ["see postgresql://ada:***@h/d", "--password ***"]
+
+
 def test_outputs_go_back_to_nowhere(tmp_path: Path) -> None:
     """A worker that trains several jobs has one log for each."""
     code = (

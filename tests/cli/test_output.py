@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 
@@ -9,12 +10,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ablate.cli.output import show
+from ablate.cli.output import show, use_plain_signs
 from ablate.report.table import Table
 
 WORDS = st.text("abcdefgh-0123456789", min_size=1, max_size=18)
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
 NUMBERS = st.floats(-1e6, 1e6).map(lambda number: f"{number:.3f}")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "utf-8"])
+def test_any_sign_can_be_printed(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    use_plain_signs()
+    show(Table(columns=["Δ"], rows=[["+1 ± 2 → 漢 \udcff"]], data=[]), "table")
+    sys.stdout.flush()
+    text = written.getvalue().decode(encoding)
+    assert ("Δ" if encoding == "utf-8" else "delta") in text
+    assert ("漢" if encoding == "utf-8" else r"\u6f22") in text
 
 
 @st.composite

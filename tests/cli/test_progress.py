@@ -77,13 +77,53 @@ def test_lines_say_what_is_left(
     plan = plan_of(tiny)
     progress = Progress()
     progress.planned(Preview(plan=plan, known={}, to_train=plan.trials, seconds=None))
-    trial = plan.trials[0]
-    clock[0] += 20
-    for event in ended(trial):
-        progress.event(event)
-    # 3 of 24 epochs took 20 s.
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"[1/{len(plan.trials)}, 2 min left] baseline, seed 0: top1 50.00"
+    said = []
+    for trial in plan.trials[:2]:
+        clock[0] += 20
+        for event in ended(trial):
+            progress.event(event)
+        said.append(capsys.readouterr().err.splitlines()[-1])
+    # Of the first trial, the time is not known without its start. After it, 3 epochs
+    # took 20 s, and 18 of 24 are left; one of the six had ended when the clock began.
+    assert said[0] == f"[1/{len(plan.trials)}] baseline, seed 0: top1 50.00"
+    assert ", 72 s left]" in said[1]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_the_first_estimate_is_near_the_truth(
+    tiny: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    workers: int,
+) -> None:
+    """Workers take six seconds to start, and an epoch takes one."""
+    clock = [0.0]
+    monkeypatch.setattr("ablate.cli.progress.time.monotonic", lambda: clock[0])
+    plan = plan_of(
+        tiny.replace("seeds: 2", "seeds: 6").replace("epochs: 3", "epochs: 5")
+    )
+    progress = Progress()
+    progress.planned(Preview(plan=plan, known={}, to_train=plan.trials, seconds=None))
+    estimates = []
+    clock[0] = 6.0
+    for start in range(0, len(plan.trials), workers):
+        beside = plan.trials[start : start + workers]
+        begun, *_, end = zip(*map(ended, beside), strict=True)
+        for event in begun:
+            progress.event(event)
+        for number in range(5):
+            clock[0] += 1
+            for trial in beside:
+                (epochs,) = [e for e in ended(trial) if isinstance(e, Progressed)]
+                progress.event(Progressed(trial.hash, epochs.epochs[: number + 1]))
+        for event in end:
+            progress.event(event)
+        left = progress._seconds_left()
+        truth = (len(plan.trials) - start - workers) / workers * 5
+        if left is not None and truth > 0:
+            estimates.append(left / truth)
+    assert estimates
+    assert all(0.75 < ratio < 1.35 for ratio in estimates), estimates
 
 
 def test_python_shows_one_bar_for_all_epochs(

@@ -32,8 +32,20 @@ PLAIN = (
     "postgresql://[::1]:5432/db and a@b",
     "cls_token=1, mix_token=0.1, seed 0",
     "invalid password: the server said no",
+    "pad_token: 5, token: 17, --max-token 128, --pad-token x, sort key: name",
+    "ssh://git@github.com/a/b",
     "no secrets here",
 )
+# Put together, so that no scanner of repositories takes them for secrets.
+TOKENS = (
+    "ghp_" + "a1B2" * 9,
+    "github_" + "pat_" + "a1B2" * 9,
+    "hf_" + "aBcD" * 8,
+    "AKIA" + "IOSFODNN7EXAMPLE",
+    "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln",
+    "glpat-" + "a1B2" * 5,
+)
+PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIE\nAbC=\n-----END RSA PRIVATE KEY-----"
 NAMED = [
     ("aws_secret_access_key=AbC+/x= next", "aws_secret_access_key=*** next"),
     ("access_token=abc&x=1", "access_token=***&x=1"),
@@ -49,6 +61,19 @@ NAMED = [
     ("HF_TOKEN=abc", "HF_TOKEN=***"),
     ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer ***"),
     ("postgresql://ada:12345@h/d", "postgresql://ada:***@h/d"),
+    ("postgresql://ada:s3@cret@h/d", "postgresql://ada:***@h/d"),
+    ("--password s3cret x", "--password *** x"),
+    ("--db-password=s3cret", "--db-password=***"),
+    ("--api-key 's3 cret' x", "--api-key *** x"),
+    ("password: s3cret", "password: ***"),
+    ("api_key: s3cret # mine", "api_key: *** # mine"),
+    ("X-Api-Key: s3cret", "X-Api-Key: ***"),
+    ("DB_PASS=s3cret", "DB_PASS=***"),
+    ("MY_TOKEN=s3cret", "MY_TOKEN=***"),
+    ("('password', 's3cret')", "('password', ***)"),
+    ("https://s3cret-s3cret-s3cret@h/d", "https://***@h/d"),
+    *((f"found {token}.", "found ***.") for token in TOKENS),
+    (f"{PEM}\nnext", "***\nnext"),
     ("postgresql://ada:123/45@h/d", "postgresql://ada:***@h/d"),
 ]
 
@@ -109,7 +134,10 @@ def test_no_password_of_a_url_is_left_in_a_text(
 
 @pytest.mark.parametrize(
     "unit",
-    ["x", "x://", "a:", "://", "x://a:", "@", "password", "token=", "k-", "' \""],
+    [
+        *("x", "x://", "a:", "://", "x://a:", "@", "password", "token=", "k-", "' \""),
+        *("eyJ-", "--a-", "sk-", "x://a:b@", "-----BEGIN PRIVATE KEY-----"),
+    ],
 )
 def test_masking_takes_linear_time(unit: str) -> None:
     """A user's error may have any length."""

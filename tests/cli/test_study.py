@@ -124,6 +124,15 @@ def test_a_renamed_study_keeps_results_generations_and_notes(
     assert names(desk.options) == ["shown/first@1", "shown/first"]
 
 
+def test_the_hint_after_a_second_renaming_names_the_study_of_the_file(
+    desk: Desk, say: Say, place: tuple[str, str]
+) -> None:
+    desk.run(TEXT)
+    say("study", "rename", "parts", "second", *place)
+    _, _, error = say("study", "rename", "second", "third", *place)
+    assert "declares a study 'parts' beside it" in error
+
+
 def test_an_unfinished_study_is_resumed_under_its_new_name(desk: Desk) -> None:
     desk.run(TEXT, most=3)
     with Writer(desk.options.url) as writer:

@@ -541,6 +541,17 @@ def test_a_reported_run_may_have_diverged(tmp_path: Path) -> None:
     assert json.loads(json.dumps(lost.to_dict()))["decision"] == "discard"
 
 
+def test_a_result_does_not_change_after_its_proposal_was_withdrawn(
+    tmp_path: Path,
+) -> None:
+    chain = reported(tmp_path)
+    chain.report("second", {0: 1.5})
+    chain.withdraw()
+    with pytest.raises(AblateError, match="a result does not change"):
+        chain.report("second", {0: 1.6})
+    assert chain.report("second", {0: 1.5}).proposal.number == 2
+
+
 def test_reported_and_trained_chains_do_not_mix(tmp_path: Path) -> None:
     chain = reported(tmp_path)
     with pytest.raises(AblateError, match="are reported; report those of"):

@@ -221,6 +221,44 @@ def test_what_cannot_be_shared_is_refused(
         tree(repository, "main", share=(share,))
 
 
+@pytest.mark.parametrize("shared", ["data/x", "data/deep/x"])
+def test_nothing_is_linked_through_a_link_of_a_commit(
+    repository: Path, tmp_path: Path, shared: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    git(repository, "checkout", "--quiet", "-b", "linked")
+    (repository / "data").symlink_to(outside)
+    commit(repository, "a link")
+    git(repository, "checkout", "--quiet", "main")
+    write(repository, {f"{shared}/images.txt": "images", ".gitignore": "data\n"})
+    with pytest.raises(AblateError, match="linked has a link data, so"):
+        tree(repository, "linked", share=(shared,))
+    # A trial may have made a link, too.
+    made = tree(repository, "main", share=(shared,))
+    folder = Path(written(made.identity, tmp_path / "commits", ()).folder)
+    shutil.rmtree(folder / "data")
+    (folder / "data").symlink_to(outside)
+    with pytest.raises(AblateError, match="data is a link, so .* a trial has made it"):
+        written(made.identity, tmp_path / "commits", ())
+    assert list(outside.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_the_folder_of_a_command_is_refused(
+    repository: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    git(repository, "checkout", "--quiet", "-b", "linked")
+    (repository / "sub").symlink_to(outside)
+    commit(repository, "a link")
+    git(repository, "checkout", "--quiet", "main")
+    write(repository, {"sub/deep/mine.py": ""})
+    with pytest.raises(AblateError, match="linked has a link sub in place of"):
+        tree_of(str(repository / "sub/deep"), "linked")
+    assert list(outside.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

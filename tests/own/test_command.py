@@ -370,6 +370,23 @@ def test_a_first_report_with_a_wrong_number(
     assert any("reported epoch 2 after epoch 0" in one for one in errors(options))
 
 
+def test_a_command_without_epochs_reports_once(use: Use, run: Run) -> None:
+    """What `recipe.epochs` is by default says nothing of such a script."""
+    parts = PARTS.replace(" --epochs {epochs}", " --epochs 1")
+    prepare(use, "", parts)
+    assert run(SPACE.replace("epochs: 4, ", "")).trained == 4
+
+
+def test_a_command_without_epochs_is_told_how_often_it_should_report(
+    use: Use, run: Run, options: Options
+) -> None:
+    prepare(use, "", PARTS.replace(" --epochs {epochs}", " --epochs 3"))
+    assert run(SPACE).failed == 4
+    assert any("does not mention {epochs}" in one for one in errors(options))
+    assert run(SPACE.replace("epochs: 4, ", "")).failed > 0
+    assert any("write recipe: {epochs: N}" in one for one in errors(options))
+
+
 def test_braces_in_a_level_stay(use: Use, run: Run) -> None:
     parts = PARTS.replace("[1, 2]", "['{seed}', 'x']")
     parts = parts.replace("--scale {scale} --lr {recipe.lr}", "--scale 1 --lr {scale}")

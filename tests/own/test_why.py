@@ -234,6 +234,67 @@ def test_a_file_that_may_read_itself_counts_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "open(Path(__file__).parent / 'data.txt')",
+        "open(Path(__file__).resolve().parents[1] / 'data.txt')",
+        "open(os.path.join(os.path.dirname(__file__), 'data.txt'))",
+        "open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data.txt'))",
+        "Path(__file__).with_name('data.json').read_text()",
+        "FILE = Path(__file__).resolve()\nROOT = FILE.parents[0]\nopen(ROOT / 'data.txt')",
+        "open(Path(torch.__file__).parent / 'version.txt')",
+        "name = Path(__file__).stem\nopen('data.txt')",
+        "path = sys.argv[1]\nopen(path)",
+        "rest = sys.argv[1:]\nopen(rest[0])",
+        "if len(sys.argv) > 2: open('data.txt')",
+    ],
+)
+def test_a_file_that_reads_a_file_beside_it_may_be_commented(text: str) -> None:
+    assert syntax_hash({"": f"# One.\n{text}"}) == syntax_hash({"": f"# Two.\n{text}"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "here = Path(__file__)\nfolder = here.parent\nopen(here)",
+        "here = there = Path(__file__)\nopen(there)",
+        "open(Path(__file__, '..', 'a.txt'))",
+        "Path(__file__).with_name(NAME).read_text()",
+        "open(Path(__file__).parent / 'other.py')",
+        "open(Path(__file__).parent / Path(__file__).name)",
+        "open(os.path.basename(__file__))",
+        "def f(x=__file__): return open(x)",
+        "args = sys.argv\nopen(args[0])",
+        "open(sys.argv[0:][0])",
+        "open(sys.argv[-1])",
+        "open(getattr(m, '__file__'))",
+    ],
+)
+def test_a_file_that_may_read_itself_by_its_path_counts_as_it_is(text: str) -> None:
+    assert syntax_hash({"": f"# One.\n{text}"}) != syntax_hash({"": f"# Two.\n{text}"})
+
+
+def test_a_file_that_is_nested_too_deeply_counts_as_it_is() -> None:
+    assert syntax_hash({"": f"x = {'-' * 200_000}1"}) != syntax_hash({"": "x = 1"})
+
+
+def test_a_comment_that_counts_is_explained(
+    use: Use, run: Run, options: Options, tmp_path: Path
+) -> None:
+    use(
+        f"{PARTS}\nwith open(__file__) as file:\n    TEXT = file.read()\n",
+        helping=HELPING,
+    )
+    run(SPACE)
+    edited("RATE = 0.5", "RATE = 0.5  # a comment")(tmp_path)
+    registry.load_file(tmp_path / "own_parts.py")
+    assert (
+        "own_parts.py changed (comments and docstrings count, because a file reads"
+        " texts, and names __file__)" in why(SPACE, options)[0]
+    )
+
+
+@pytest.mark.parametrize(
     ("first", "other"),
     [
         ("x = 1", "x = True"),
@@ -309,6 +370,24 @@ def test_the_hash_is_the_same_in_every_version_of_python() -> None:
         "try: raise A from B\nexcept (A, B) as e: assert e, 'x'\nfinally: lambda: 1j\n"
     )
     assert syntax_hash({"": text}) == "aac8bc37e484b0b1933f"
+
+
+# The hashes that 3.11.7, 3.12.7, 3.13.2 and 3.14.2 have returned.
+F_STRINGS = {
+    "f'{x:>{w}}'": "343b3b21f54f7cbb7a6c",
+    "f'{x:>{w}.{w}f}' 'tail'": "c40980c0dc1d274687fb",
+    "f'a' 'b' f'{x}' 'c'": "975a886b579814368fa2",
+    "f'' f'{x = !r:>{w}}'": "a755fb133ce7d3f2a35a",
+    "f'{{}}{x:a{x}b{x}c}{{y}}'": "c5b0756e85fbe89f348c",
+    "f'{x:}{w!r:}'": "bf11f4fe2d88fdfbc7cb",
+    "x = 'é\U0001fae8\u0378'": "d63dbfb405e65fb701c9",
+    "f'é{x}\U0001fae8'": "2fb910f69c7da50cdfd6",
+}
+
+
+@pytest.mark.parametrize("text", F_STRINGS)
+def test_texts_have_the_same_hash_in_every_version_of_python(text: str) -> None:
+    assert syntax_hash({"": text}) == F_STRINGS[text]
 
 
 def test_a_study_that_is_imported_keeps_the_identities(

@@ -26,6 +26,7 @@ from ablate.store.writer import Writer
 from tests.attack.case import MOST_BYTES, MOST_SECONDS, Case, Outcome
 from tests.attack.runner import Runner
 from tests.attack.stores import store
+from tests.conftest import Say
 from tests.store.postgres import postgres
 
 THERE = "there.db"
@@ -284,6 +285,11 @@ OTHERS = {
         "UPDATE cells SET standing = 'shown', earlier = '[[9, 9], [0, -1]]'",
     ),
     "a lineage of no study": ("UPDATE studies SET lineage = 99, generation = -3",),
+    "a text that is not UTF-8": (
+        "UPDATE studies SET question = CAST(x'ff41' AS TEXT)",
+    ),
+    "half of a character": ("UPDATE studies SET question = CAST(x'eda080' AS TEXT)",),
+    "an error of 11 MB": ("UPDATE attempts SET error = hex(zeroblob(5500000))",),
     "dangling trials": ("UPDATE cell_trials SET trial_hash = 'none'",),
     "dangling architectures": ("UPDATE trials SET architecture_hash = 'none'",),
     "dangling studies": ("UPDATE provenance SET study_id = 99",),
@@ -321,6 +327,32 @@ SPACES = {
     "objectives": ([], {"nope": "max"}, {"top1": "up"}),
     "diagnostics": ({"names": 1}, [], {"names": ["x"], "every": 0}),
 }
+
+
+# Texts that name files, which would lead elsewhere.
+PATHS = {
+    "ID of a store": "UPDATE stores SET id = '{0}'",
+    "name of a study": "UPDATE studies SET name = '{0}'",
+    "name in a space": "UPDATE studies SET space = json_set(space, '$.name', '{0}')",
+    "hash of a trial": (
+        "UPDATE trials SET hash = '{0}' WHERE rowid = (SELECT min(rowid) FROM trials)"
+    ),
+    "trial of a cell": "UPDATE cell_trials SET trial_hash = '{0}'",
+}
+
+
+@pytest.mark.parametrize("path", ["../../x", "/tmp/x", "a/../x", "..", "", "a\nb"])
+@pytest.mark.parametrize("what", PATHS)
+def test_no_text_of_a_store_leads_out_of_its_folder(
+    what: str, path: str, tmp_path: Path, say: Say
+) -> None:
+    make = changed("PRAGMA foreign_keys = OFF", PATHS[what].format(path))
+    make(tmp_path / THERE)
+    here = tmp_path / "here.db"
+    code, _, said = say("import", str(tmp_path / THERE), "--store", str(here))
+    assert code == 2, said
+    assert "cannot be imported" in said
+    assert not here.exists()
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, text
 
-from ablate import space
+from ablate import pipeline, space
 from ablate.errors import StoreError, UnknownName
+from ablate.execution.simulated import SimulatedExecutor
 from ablate.machine import provenance
-from ablate.pipeline import Options
+from ablate.pipeline import Hooks, Options
 from ablate.plan import make_plan
 from ablate.records import (
     Architecture,
@@ -31,8 +36,10 @@ from ablate.records import (
 )
 from ablate.results.study import Study
 from ablate.store import database
+from ablate.store.database import exists, open_writer
 from ablate.store.reader import MISSING, Reader
 from ablate.store.writer import Writer
+from tests.conftest import Say
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
 
@@ -508,6 +515,84 @@ def test_two_files_may_not_share_a_name_unsaid(
             writer.register(plan, str(tmp_path / "b" / "tiny.yaml"), 1)
         (tmp_path / "a" / "tiny.yaml").rename(tmp_path / "moved.yaml")
         writer.register(plan, str(tmp_path / "b" / "tiny.yaml"), 1)
+
+
+def test_a_name_of_another_file_is_refused_before_anything_is_shown(
+    tiny: str, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, document in (
+        ("a", tiny),
+        ("b", tiny.replace("epochs: 3", "epochs: 4")),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tiny.yaml").write_text(document)
+    declared = space.load(tiny, "a/tiny.yaml")
+    options = Options(runs=Path("runs"), executor="inline")
+    pipeline.run(declared, "a/tiny.yaml", options, executor=SimulatedExecutor())
+    for verb in ("plan", "run"):
+        code, out, error = say(verb, "b/tiny.yaml")
+        assert code == 2
+        assert "declares a study 'tiny' too" in error
+        assert "generation" not in out + error
+
+
+def test_stores_that_are_made_at_once(tmp_path: Path) -> None:
+    """Each of several commands may be the first."""
+
+    def make(url: str) -> None:
+        begin.wait()
+        open_writer(url).dispose()
+
+    for number in range(5):
+        begin = threading.Barrier(6)
+        url = str(tmp_path / f"{number}.db")
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(make, [url] * 6))
+        assert exists(url)
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_a_store_that_is_cut_in_a_run_ends_it(
+    tiny: str, options: Options, size: int
+) -> None:
+    seen: list[Event] = []
+
+    def cut(event: Event) -> None:
+        seen.append(event)
+        if len(seen) == 4:
+            os.truncate(options.url, size)
+
+    declared = space.load(tiny, "tiny.yaml")
+    with pytest.raises(StoreError) as ended:
+        pipeline.run(
+            declared, "tiny.yaml", options, Hooks(event=cut), SimulatedExecutor()
+        )
+    assert "was truncated while it was in use; use a backup copy" in str(ended.value)
+    assert "intact" not in str(ended.value)
+    # It is noticed at the next event, or at the next but one.
+    assert len(seen) <= 6
+
+
+@pytest.mark.parametrize(("lease", "running"), [(1e6, 1), (-1, 0)])
+def test_a_trial_runs_only_as_long_as_its_lease(
+    url: str, plan: Plan, lease: float, running: int
+) -> None:
+    """A driver that was killed leaves trials that nobody trains."""
+    with Writer(url) as writer:
+        writer.register(plan, "tiny.yaml", 1)
+    with closing(sqlite3.connect(url)) as connection, connection:
+        connection.execute(
+            "UPDATE trials SET status = 'running', owner = 'd', leased_until ="
+            " unixepoch() + ? WHERE rowid = 1",
+            (lease,),
+        )
+    with Reader(url) as reader:
+        listed = [trial.status for trial in reader.trials.of("tiny")]
+        for study in (reader.studies.get("tiny"), *reader.studies.all()):
+            assert study.by_status.get(Status.RUNNING, 0) == running
+            assert sum(study.by_status.values()) == len(plan.trials)
+    assert listed.count(Status.RUNNING) == running
 
 
 def test_a_store_keeps_its_id(url: str, tmp_path: Path) -> None:

@@ -70,8 +70,6 @@ os.environ.update(
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         # Do not start idle workers, one per core, that may never be used.
         "RAY_prestart_worker_first_driver": "0",
-        # Keep the interface of Tune that `tune_schedulers` is written for.
-        "RAY_TRAIN_V2_ENABLED": "0",
         # Ray's handler would replace ours for SIGTERM while Ray starts, print a stack
         # of addresses and abort.
         "RAY_DISABLE_FAILURE_SIGNAL_HANDLER": "1",
