@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ablate.machine.environment import seconds
 from ablate.records import Architecture, Cost, Data, Event, Order, Resources
 
 Emit = Callable[[Event], None]
@@ -18,11 +17,6 @@ Stop = Callable[[], bool]
 EXECUTORS = ("ray", "local", "inline")
 # How long to wait if there is no job now but there may be one later.
 WAIT_SECONDS = 0.1
-# A checkpoint is written after an epoch if more seconds than this have passed since the
-# last one, so a kill may cost these seconds and the running epoch. One is also written
-# when a trial ends or is interrupted.
-# It is read here, so that a wrong value ends the driver and not each trial.
-CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)
 
 
 class Executor(Protocol):

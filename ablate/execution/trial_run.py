@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Iterator
 
 from ablate.errors import ExecutorError, TrialBusy
-from ablate.execution.executor import CHECKPOINT_SECONDS
 from ablate.execution.trial_log import TrialLog, epoch_line
+from ablate.machine.environment import CHECKPOINT_SECONDS
 from ablate.own import registry
 from ablate.records import (
     Ended,

@@ -32,3 +32,10 @@ def seconds(name: str, usual: float, *, or_never: bool = False) -> float:
         f"{name} = {value!r} is not a number of seconds {least}; set it as in"
         f" {name}={usual:g}, or unset it"
     )
+
+
+# A checkpoint is written after an epoch if more seconds than this have passed since the
+# last one, so a kill may cost these seconds and the running epoch. One is also written
+# when a trial ends or is interrupted.
+# It is read here, so that a wrong value ends the driver and not each trial.
+CHECKPOINT_SECONDS = seconds("ABLATE_CHECKPOINT_SECONDS", 20)

@@ -33,14 +33,15 @@ def test_what_is_no_number_of_seconds_is_refused(
         seconds("ABLATE_X_SECONDS", 20)
 
 
-def test_the_command_says_so_in_one_message(tmp_path: Path) -> None:
-    environment = {**os.environ, "ABLATE_BUSY_SECONDS": "soon"}
+@pytest.mark.parametrize("name", ["ABLATE_BUSY_SECONDS", "ABLATE_CHECKPOINT_SECONDS"])
+def test_the_command_says_so_in_one_message(name: str, tmp_path: Path) -> None:
+    environment = {**os.environ, name: "soon"}
     words = [sys.executable, "-m", "ablate", "status", "--runs", str(tmp_path)]
     done = subprocess.run(
         words, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "error: ABLATE_BUSY_SECONDS = 'soon' is not a number of seconds"
+        f"error: {name} = 'soon' is not a number of seconds"
     )
     assert "Traceback" not in done.stderr
