@@ -199,4 +199,8 @@ def unknown(what: str, name: object, known: Iterable[str]) -> str:
     hint = did_you_mean(name, names)
     if hint:
         return f"unknown {what} '{shown}'{hint}"
-    return f"unknown {what} '{shown}'; known: {', '.join(names)}"
+    listed = names
+    if sum(map(len, names)) > MOST_CHARACTERS:
+        listed = [*map(shortened, names[:MOST_PROBLEMS])]
+        listed.append(f"and {len(names) - len(listed):,} more")
+    return f"unknown {what} '{shown}'; known: {', '.join(listed)}"

@@ -1,8 +1,8 @@
-"""Reports in the files that scripts write: CSV, JSON lines and TensorBoard events.
+"""Reports in the files that scripts write: CSV, JSON and TensorBoard events.
 
-A file is CSV if its name ends in `.csv`, TensorBoard events if it holds `tfevents`,
-otherwise JSON lines. While the script runs, the last line may be half written, so it counts
-only if it is complete.
+A file is a table if its name ends in `.csv` or `.tsv`, TensorBoard events if it holds
+`tfevents`, otherwise JSON: an object per line, one object, or a list of objects. While the
+script runs, the last line may be half written, so it counts only if it is complete.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ import io
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 from ablate.errors import AblateError
 from ablate.readers.reports import Report, number_in
-from ablate.records.own_parts import EPOCH, Reports
+from ablate.readers.words import STEPS, step_word
+from ablate.records.own_parts import Reports
 
-# The keys of a row under which scripts write the number of an epoch.
-NUMBERS = (EPOCH, "step", "iter", "iteration")
+# The most bytes of a file.
+MOST_BYTES = 100_000_000
+# The most characters of a name of a column.
+LONGEST_NAME = 200
+# What TensorFlow calls the types of numbers, as `struct` does.
+TENSORS = {1: "f", 2: "d", 3: "i", 9: "q", 19: "e"}
 
 
 class FileReader:
@@ -91,7 +96,7 @@ class FileReader:
         self.columns = list(dict.fromkeys(column for row in rows for column in row))
         rows = [row for row in rows if any(name in row for name in self._metrics)]
         # One key for all rows: where some have an epoch, a step is no epoch.
-        key = next((key for key in NUMBERS if any(key in row for row in rows)), None)
+        key = next((key for key in STEPS if any(key in row for row in rows)), None)
         if key is None:
             return dict(enumerate(rows, start=1))
         epochs: dict[int, dict[str, float]] = {}
@@ -131,20 +136,73 @@ def rows_of(path: Path, *, ended: bool = True) -> Iterator[Mapping[str, Any]]:
         ended: whether its last line is complete.
     """
     try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise ValueError(
+                f"{path.name} has {size:,} bytes, and at most {MOST_BYTES:,} are read"
+            )
         content = path.read_bytes()
     except OSError:
         # The script has removed it, or writes it just now.
         return
+    is_table = path.suffix.lower() in (".csv", ".tsv")
     if not ended and "tfevents" not in path.name:
         content = content[: content.rfind(b"\n") + 1]
-    read: Callable[[bytes], Iterator[Mapping[str, Any]]]
-    if path.suffix == ".csv":
-        read = _csv
+    if is_table:
+        rows = table_rows(text_of(content))
+        header = next(rows, None)
+        for row in rows:
+            yield dict(zip(header or (), row, strict=False))
     elif "tfevents" in path.name:
-        read = _events
+        yield from _events(content)
     else:
-        read = _json_lines
-    yield from read(content)
+        yield from _json(content)
+
+
+def text_of(content: bytes) -> str:
+    """Returns the text of a file, whose beginning may mark its encoding."""
+    is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return content.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
+
+
+def separator_of(header: str) -> str:
+    """Returns what parts the cells of a table, by its first line."""
+    if "\t" in header:
+        return "\t"
+    return ";" if ";" in header and "," not in header else ","
+
+
+def table_rows(text: str) -> Iterator[list[str]]:
+    """Yields the cells of a table line by line, the names of its columns first.
+
+    Blanks around a cell do not count. A line may have fewer cells than the header.
+
+    Raises:
+        ValueError: a line has more cells than the header has, or a name is too long.
+    """
+    separator = separator_of(text.partition("\n")[0])
+    lines = csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True)
+    names: list[str] = []
+    for row in lines:
+        cells = [cell.strip() for cell in row]
+        if not names:
+            names = cells
+            if len(cells) > 1 and not any(cells):
+                raise ValueError(f"line {lines.line_num} names no column")
+            longest = max(map(len, names), default=0)
+            if longest > LONGEST_NAME:
+                raise ValueError(
+                    f"the name of a column has {longest:,} characters; it may have"
+                    f" {LONGEST_NAME}"
+                )
+        elif len(cells) > len(names) and any(cells[len(names) :]):
+            raise ValueError(
+                f"line {lines.line_num} has {len(cells)} cells, and the header has"
+                f" {len(names)}: put a cell with a {'comma' if separator == ',' else 'separator'}"
+                " in quotes, such as a decimal comma or a list"
+            )
+        if any(cells):
+            yield cells
 
 
 def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
@@ -154,7 +212,8 @@ def _rows(path: Path, *, ended: bool) -> Iterator[dict[str, float]]:
         for column, value in row.items():
             number = _as_number(value)
             if number is not None:
-                numbers[re.sub(r"\W", "_", str(column)).strip("_")] = number
+                name = re.sub(r"\W", "_", str(column).strip()).strip("_")
+                numbers[step_word(column) or name] = number
         if numbers:
             yield numbers
 
@@ -170,22 +229,40 @@ def _as_number(value: Any) -> float | None:
     return None
 
 
-def _csv(content: bytes) -> Iterator[Mapping[str, Any]]:
-    # Some programs begin a file with a mark of its encoding.
-    text = content.decode("utf-8-sig", errors="replace")
-    for row in csv.DictReader(io.StringIO(text)):
-        # None is the key of cells beyond the header.
-        yield {column: cell or "" for column, cell in row.items() if column}
-
-
-def _json_lines(content: bytes) -> Iterator[Mapping[str, Any]]:
-    for line in content.splitlines():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, Mapping):
+def _json(content: bytes) -> Iterator[Mapping[str, Any]]:
+    """Yields the objects of a file: those of its lines, or of all of it."""
+    text = text_of(content)
+    first, _, _ = text.lstrip().partition("\n")
+    whole = (
+        None if _object(first) is not None and "\n" in text.strip() else _parsed(text)
+    )
+    if whole is None:
+        lines = (_object(line) for line in text.splitlines())
+        rows = [row for row in lines if row is not None]
+    else:
+        found = whole if isinstance(whole, list) else [whole]
+        rows = [row for row in found if isinstance(row, Mapping)]
+    for row in rows:
+        # `trainer_state.json` of transformers.
+        history = row.get("log_history")
+        if isinstance(history, list):
+            yield from (each for each in history if isinstance(each, Mapping))
+        else:
             yield row
+
+
+def _object(line: str) -> Mapping[str, Any] | None:
+    if not line.lstrip().startswith("{"):
+        return None
+    row = _parsed(line)
+    return row if isinstance(row, Mapping) else None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _events(content: bytes) -> Iterator[Mapping[str, Any]]:
@@ -212,7 +289,21 @@ def _events(content: bytes) -> Iterator[Mapping[str, Any]]:
             kind = value.WhichOneof("value")
             if kind == "simple_value":
                 row[value.tag] = value.simple_value
-            elif kind == "tensor" and len(value.tensor.float_val) == 1:
-                row[value.tag] = value.tensor.float_val[0]
+            elif kind == "tensor":
+                row |= _scalar(value.tag, value.tensor)
         if row:
             yield {**row, "step": event.step}
+
+
+def _scalar(tag: str, tensor: Any) -> dict[str, float]:
+    """Returns the number of a tensor by its tag; nothing if it is no number."""
+    if any(side.size != 1 for side in tensor.tensor_shape.dim):
+        return {}
+    for values in (tensor.float_val, tensor.double_val, tensor.int_val):
+        if len(values) == 1:
+            return {tag: float(values[0])}
+    form = TENSORS.get(tensor.dtype, "")
+    content = tensor.tensor_content
+    if not form or len(content) != struct.calcsize(f"<{form}"):
+        return {}
+    return {tag: float(struct.unpack(f"<{form}", content)[0])}

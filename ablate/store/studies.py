@@ -111,7 +111,7 @@ def _is_of(ladder: Across, across: Across) -> bool:
 def shown_status(connection: Connection) -> Any:
     """Returns the status of a trial; it runs only as long as its lease is held.
 
-    A driver that was killed leaves trials that nobody trains: they are planned.
+    A driver that was killed leaves trials without a worker: they are planned.
     """
     until = trials.c.leased_until
     is_left = until.is_(None) | (until < clock(connection))

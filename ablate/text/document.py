@@ -57,10 +57,10 @@ class _Yaml12(Composer, yaml.CBaseLoader):
         self._depth = self._depth + 1
         self._nodes = self._nodes + 1
         if self._depth > MOST_DEPTH:
-            raise _TooLarge(self._line(), _too_deep())
+            raise TooLarge(self._line(), _too_deep())
         # A mapping has twice as many nodes as values.
         if self._nodes > 2 * MOST_VALUES:
-            raise _TooLarge(self._line(), _too_many())
+            raise TooLarge(self._line(), _too_many())
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -72,7 +72,7 @@ class _Yaml12(Composer, yaml.CBaseLoader):
         return int(mark.line) + 1
 
 
-class _TooLarge(Exception):
+class TooLarge(Exception):
     """A document exceeds a limit, with the line and the message."""
 
     def __init__(self, line: int, text: str) -> None:
@@ -196,8 +196,8 @@ def parse(text: str, file: str) -> Document:
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise _refused(file, 1, _too_long())
     try:
-        root = _node(text)
-    except _TooLarge as error:
+        root = node_of(text)
+    except TooLarge as error:
         raise _refused(file, error.line, error.text) from None
     except yaml.MarkedYAMLError as error:
         # An unclosed bracket or quote is detected at the end of the document, but the
@@ -242,8 +242,13 @@ def parse(text: str, file: str) -> Document:
     return document
 
 
-def _node(text: str) -> yaml.Node | None:
-    """Returns the one node of a text. Raises YAMLError and _TooLarge."""
+def node_of(text: str) -> yaml.Node | None:
+    """Returns the one node of a text, which may have any tags.
+
+    Raises:
+        YAMLError: it is no YAML.
+        TooLarge: it has too many values, or is nested too deeply.
+    """
     loader = _Yaml12(text)
     try:
         node: yaml.Node | None = loader.get_single_node()

@@ -41,7 +41,5 @@ def test_the_command_says_so_in_one_message(name: str, tmp_path: Path) -> None:
         words, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        f"error: {name} = 'soon' is not a number of seconds"
-    )
+    assert done.stderr.startswith(f"error: {name} = 'soon' is not a number of seconds")
     assert "Traceback" not in done.stderr

@@ -21,8 +21,8 @@ from tests.conftest import TINY
 from tests.hostile.texts import evil
 from tests.test_review import curve
 
-# A name as another store may bring it; a file of search spaces could not.
-NAME = evil("name").replace("/", "|")[:190]
+# A store with a name of another form is refused: names are those of folders of logs.
+NAME = "a-name_1.x/b"
 LEVEL = evil("level")
 
 

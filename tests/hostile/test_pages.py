@@ -312,7 +312,7 @@ def settled(page: Page) -> None:
 
 def test_the_overview(page: Page, address: str) -> None:
     page.goto(address)
-    page.get_by_role("link", name=re.compile("name <script>")).wait_for()
+    page.get_by_role("link", name=NAME).wait_for()
     settled(page)
     assert squeezed(escape.terminal(evil("question"))) in shown(page)
     assert squeezed(escape.line(NAME)) in shown(page)

@@ -578,7 +578,7 @@ def test_a_store_that_is_cut_in_a_run_ends_it(
 def test_a_trial_runs_only_as_long_as_its_lease(
     url: str, plan: Plan, lease: float, running: int
 ) -> None:
-    """A driver that was killed leaves trials that nobody trains."""
+    """A driver that was killed leaves trials without a worker."""
     with Writer(url) as writer:
         writer.register(plan, "tiny.yaml", 1)
     with closing(sqlite3.connect(url)) as connection, connection:

@@ -14,8 +14,9 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError, first, shortened, unknown
+from ablate.readers.words import is_seed, step_word
 from ablate.records import Direction, Level, is_number, level_text
-from ablate.results.elsewhere.runs import SEEDS, STEPS, Runs, number_of
+from ablate.results.elsewhere.runs import Runs, number_of
 from ablate.text.advice import option
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ MISSING = "missing"
 MOST_ROWS = 1_000
 # The most candidates that a message lists.
 LISTED = 8
+# The most characters of one of them.
+LONGEST = 200
 
 Setting = tuple[Level, ...]
 
@@ -127,8 +130,7 @@ def columns_of(
             f"the metric {metric} has a value that is no number:"
             f" {_text_in(frame[metric], runs)}; correct it, or leave it empty"
         )
-    if not direction:
-        direction = _direction(metric)
+    direction = direction or runs.directions.get(metric, "") or _direction(metric)
     if not direction:
         raise AblateError(
             f"whether larger or smaller values of {metric} are better is not clear;"
@@ -179,7 +181,7 @@ def is_about(name: str) -> bool:
     plain = re.sub(r"[^a-z0-9_]+", "_", name.lower()).strip("_")
     if plain.startswith(("unnamed", "tags", "mlflow", "best_epoch", "best_step")):
         return True
-    return plain in ABOUT or name in STEPS
+    return plain in ABOUT or bool(step_word(name))
 
 
 def _seed(runs: Runs) -> str:
@@ -188,7 +190,7 @@ def _seed(runs: Runs) -> str:
     Raises:
         AblateError: there are several.
     """
-    names = [name for name in runs.frame.columns if SEEDS.fullmatch(name)]
+    names = [name for name in runs.frame.columns if is_seed(name)]
     varying = [name for name in names if _varies(runs.frame[name])]
     if len(varying) > 1:
         raise AblateError(
@@ -204,7 +206,7 @@ def _only_seed(runs: Runs, others: Collection[str]) -> str:
     names = [
         name
         for name in runs.frame.columns
-        if SEEDS.fullmatch(name)
+        if is_seed(name)
         and name not in others
         and runs.frame[name].notna().all()
         and runs.frame[name].nunique() == 1
@@ -266,6 +268,8 @@ def _direction(name: str) -> str:
     words = _words(name)
     if "neg" in words or "negative" in words:
         return ""
+    # `acc1` is an accuracy, and `top1` is a word of its own.
+    words += [word.rstrip("0123456789") for word in words]
     larger = any(word in LARGER for word in words)
     smaller = any(word in SMALLER for word in words)
     if larger == smaller:
@@ -399,7 +403,9 @@ def _baseline(
         what = ""
     if len(meant) == 1:
         return meant[0]
-    candidates = [_typed(factors, setting) for setting in (meant or settings)]
+    candidates = [
+        shortened(_typed(factors, setting), LONGEST) for setting in (meant or settings)
+    ]
     listed = "; ".join(first(candidates, "settings"))
     if what:
         problem = (
@@ -411,6 +417,11 @@ def _baseline(
         listed += (
             f". Each run has a setting of its own: name the columns that count, with"
             f" {option('by')} NAME for each"
+        )
+    elif len(factors) > 1:
+        listed += (
+            f"; or name the columns that count: {option('by')} {factors[0]} if"
+            f" {' and '.join(factors[1:3])} should make no rows"
         )
     raise AblateError(f"{problem}; write {option('baseline')} with one of: {listed}")
 
@@ -434,7 +445,8 @@ def _typed(factors: Sequence[str], setting: Setting) -> str:
 
 
 def _text(factors: Sequence[str], setting: Setting) -> str:
-    return ", ".join(
+    text = ", ".join(
         f"{name} = {level_text(level)}"
         for name, level in zip(factors, setting, strict=True)
     )
+    return shortened(text, LONGEST)

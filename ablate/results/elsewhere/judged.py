@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.errors import AblateError, counted, first
+from ablate.errors import AblateError, counted, first, shortened
 from ablate.records import (
     LEVEL,
     UNCOUNTED,
@@ -42,8 +42,9 @@ from ablate.results.elsewhere.columns import (
     is_about,
     settings_of,
 )
-from ablate.results.elsewhere.read import read_runs, runs_of
+from ablate.results.elsewhere.read import read_runs
 from ablate.results.elsewhere.runs import Runs, number_of
+from ablate.results.elsewhere.tables import runs_of
 from ablate.results.study import Study
 from ablate.text.advice import option
 
@@ -190,19 +191,21 @@ def judge(
         )
     if not 0 <= margin < math.inf:
         raise AblateError(f"margin is a number from 0 up, found {margin}")
+    said_columns = (*by, *seed.split(","), *(baseline or {}))
     if isinstance(runs, str | Path):
         file = str(runs)
-        table = read_runs(Path(runs), names)
+        table = read_runs(Path(runs), names, said_columns)
     else:
         if names:
             raise AblateError("names are for a folder of runs, not for a frame")
         file = ""
-        table = runs_of(_pandas(runs))
+        table = runs_of(_pandas(runs), said=said_columns)
     table = _with_pairs(table, seed)
     said = {name: _word(level) for name, level in (baseline or {}).items()}
     columns = columns_of(
         table, metric, direction, seed, by, said, needs_baseline=needs_baseline
     )
+    _refuse_doubled(table, columns)
     results = _results(table, columns, file)
     notes = (*_notes(table, columns, results), UNKNOWN)
     reported = Reported(file=file, is_paired=results.is_paired, notes=notes)
@@ -215,6 +218,31 @@ def judge(
         names=names,
         labels=_labels(table, columns),
     )
+
+
+def _equal_runs(runs: Runs, columns: Columns) -> list[int]:
+    """Returns for each run how many are equal to it in all that counts.
+
+    Results that are whole numbers may be equal by chance.
+    """
+    frame = runs.frame
+    metric = frame[columns.metric]
+    is_whole = (metric.dropna() % 1 == 0).all()
+    if columns.seed or is_whole:
+        return [1] * len(frame)
+    counting = [name for name in frame.columns if not is_about(name)]
+    sizes = frame.groupby(counting, dropna=False)[columns.metric].transform("size")
+    return [int(size) for size in sizes]
+
+
+def _refuse_doubled(runs: Runs, columns: Columns) -> None:
+    """Raises AblateError if each run is there several times, as in a file listed twice."""
+    times = min(_equal_runs(runs, columns), default=1)
+    if times > 1:
+        raise AblateError(
+            f"each run is listed {times} times, with equal results to the last digit; give"
+            " each once, or add a column of seeds"
+        )
 
 
 def _with_pairs(runs: Runs, seed: str) -> Runs:
@@ -367,8 +395,10 @@ def _seeds(runs: Runs, columns: Columns, settings: Sequence[Setting]) -> list[in
                 f"{name} = {level}"
                 for name, level in zip(columns.factors, setting, strict=True)
             )
+            is_whole = is_number(value) and float(value).is_integer()
+            seed = int(value) if is_whole else value
             raise AblateError(
-                f"two runs have {levels} and {columns.seed} {value}:"
+                f"two runs have {shortened(levels, 200)} and {columns.seed} {seed}:"
                 f" {runs.where[first_of[key]]}, and {runs.where[place]}; remove one, or"
                 " name the column that tells them apart"
             )
@@ -460,6 +490,26 @@ def _notes(runs: Runs, columns: Columns, results: StudyResults) -> list[str]:
         notes.append(
             f"All rows are compared unpaired, because {rows_text(apart)} and row 0 have"
             f" other values of {columns.seed}."
+        )
+    equal = [
+        where
+        for where, size in zip(runs.where, _equal_runs(runs, columns), strict=True)
+        if size > 1
+    ]
+    if equal:
+        notes.append(
+            f"{counted(len(equal), 'run')} are exactly equal to another one of their row:"
+            f" {'; '.join(first(equal, 'runs'))}. If one run is listed twice, remove one."
+        )
+    constant = [
+        cell.index
+        for cell in results.cells
+        if columns.seed and len(cell.values) > 1 and len({*cell.values.values()}) == 1
+    ]
+    if constant:
+        notes.append(
+            f"{rows_text(constant).capitalize()}: the result is the same for every seed;"
+            " the script seems to ignore its seed."
         )
     unused = _unused(runs, columns)
     if unused:

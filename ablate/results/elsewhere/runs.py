@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError
+from ablate.readers.files import LONGEST_NAME
+from ablate.readers.words import STEPS, step_word
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Columns that number the epochs or steps of a run.
-STEPS = (
-    "epoch",
-    "step",
-    "global_step",
-    "trainer/global_step",
-    "_step",
-    "iteration",
-    "iter",
-)
-# Names of columns of seeds, or of what pairs runs as seeds do.
-SEEDS = re.compile(
-    r"(.*[._/ -])?(random_?|rng_?)?(seed|random_state|fold|replicate|repeat)s?", re.I
-)
 # Texts that stand for a number that is none, and for a value that is missing.
 NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
 NO_VALUE = ("", "none", "null", "na", "n/a", "-")
 # A larger number is that of a training that has diverged; its square would be infinite.
 LARGEST = 1e100
+# The most metrics of a run, and in all runs.
+MOST_METRICS = 5_000
+# How deep metrics may be nested.
+DEEPEST = 4
 
 
 @dataclass(frozen=True)
@@ -47,6 +38,7 @@ class Runs:
         lengths: the last epoch or step of each run; NaN if it is unknown.
         failed: whether its tracker says that a run did not complete.
         notes: what a reader has to know of how the runs were read.
+        directions: `max` or `min` by metric, where the tool states it.
     """
 
     frame: pd.DataFrame
@@ -56,6 +48,7 @@ class Runs:
     lengths: Sequence[float] = ()
     failed: Sequence[bool] = ()
     notes: tuple[str, ...] = ()
+    directions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -82,20 +75,39 @@ class Curve:
         if math.isfinite(number) and not self.length >= number:
             self.length = number
 
-    def follow(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Takes the last value of each metric from rows in their order."""
+    def follow(self, rows: Iterable[Mapping[str, Any]], prefix: str = "") -> None:
+        """Takes the last value of each metric from rows in their order.
+
+        Args:
+            prefix: what the metrics are called in front.
+
+        Raises:
+            ValueError: there are too many metrics.
+        """
         for line, row in enumerate(rows, start=1):
             numbers = {
-                str(column): number
-                for column, value in row.items()
+                str(column).strip(): number
+                for column, value in _numbers(row)
                 if column and (number := number_of(value)) is not None
             }
-            step = next((numbers[name] for name in STEPS if name in numbers), line)
+            steps = {step_word(name): number for name, number in numbers.items()}
+            step = next((steps[word] for word in STEPS if word in steps), line)
             self.reach(step)
             for column, number in numbers.items():
-                if column not in STEPS:
-                    self.metrics[column] = number
-                    self.ends[column] = step
+                if not step_word(column):
+                    self.metrics[f"{prefix}{column}"] = number
+                    self.ends[f"{prefix}{column}"] = step
+            if len(self.metrics) > MOST_METRICS:
+                raise ValueError(f"it has more than {MOST_METRICS:,} metrics")
+
+
+def _numbers(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields what may be metrics; those of nested objects by dotted names."""
+    for column, value in row.items():
+        if isinstance(value, Mapping) and prefix.count(".") < DEEPEST:
+            yield from _numbers(value, f"{prefix}{column}.")
+        elif column:
+            yield f"{prefix}{column}"[:LONGEST_NAME], value
 
 
 def number_of(value: Any) -> float | None:
@@ -128,17 +140,28 @@ def typed(column: pd.Series[Any]) -> pd.Series[Any]:
             return column
         numbers = pd.Series(column.to_numpy(dtype=float, na_value=np.nan))
         return numbers.where(~(numbers.abs() >= LARGEST), np.inf)
-    values = [_plain(value) for value in column.astype(object)]
-    texts = [value.strip() if isinstance(value, str) else value for value in values]
-    given = [text for text in texts if not _is_missing(text)]
-    read = [_number(text) for text in given]
-    if given and all(number is not None for number in read):
-        numbers_of = iter(read)
-        return pd.Series(
-            [np.nan if _is_missing(text) else next(numbers_of) for text in texts],
-            dtype=float,
+    # A column of a million texts has few different ones.
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        # The last one stands for a missing value, whose number is -1.
+        places = column.cat.codes.to_numpy()
+        found = [*map(_plain, column.cat.categories.astype(object)), None]
+    else:
+        plain = pd.Series(
+            [_plain(value) for value in column.astype(object)], dtype=object
         )
-    return pd.Series([np.nan if text == "" else text for text in texts], dtype=object)
+        places, values = pd.factorize(plain, use_na_sentinel=False)
+        found = list(values)
+    texts = [value.strip() if isinstance(value, str) else value for value in found]
+    read = [None if _is_missing(text) else _number(text) for text in texts]
+    missing = [_is_missing(text) for text in texts]
+    if not all(missing) and all(
+        number is not None or is_missing
+        for number, is_missing in zip(read, missing, strict=True)
+    ):
+        as_numbers = [np.nan if number is None else number for number in read]
+        return pd.Series(np.array(as_numbers, dtype=float)[places])
+    kept = np.array([np.nan if text == "" else text for text in texts], dtype=object)
+    return pd.Series(kept[places], dtype=object)
 
 
 def _plain(value: Any) -> Any:
@@ -204,6 +227,11 @@ def of_curves(curves: Sequence[Curve], source: str) -> Runs:
         )
     metrics = dict.fromkeys(name for curve in curves for name in curve.metrics)
     settings = dict.fromkeys(name for curve in curves for name in curve.settings)
+    if len(metrics) + len(settings) > MOST_METRICS:
+        raise AblateError(
+            f"{source} has {len(metrics) + len(settings):,} different metrics and"
+            f" settings, and at most {MOST_METRICS:,} are read"
+        )
     # A setting may have the name of a metric.
     names = {
         name: f"{name} (setting)" if name in metrics else name for name in settings
