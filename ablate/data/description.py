@@ -20,6 +20,7 @@ from ablate.records import Data
 def describe(
     name: str,
     path: str | None = None,
+    test_split: str = "",
     image_size: int | None = None,
     train_images: int | None = None,
     test_images: int | None = None,
@@ -50,7 +51,12 @@ def describe(
     """
     data_set = find(name)
     where = _location(data_set, path)
-    data_set, fingerprint = _described(data_set, path, where, background)
+    if test_split and name != "huggingface":
+        raise DataError(
+            f"data: test_split is for huggingface, and {name} has one test set; leave it"
+            " out"
+        )
+    data_set, fingerprint = _described(data_set, path, where, test_split, background)
     images = data_set.images
     # Fewer images than wanted would train on another set than the tables say.
     _refuse_more("train", train_images, images, name)
@@ -88,6 +94,7 @@ def describe(
         crop_mode=crop_mode,
         interpolation=interpolation,
         image_width=image_width,
+        test_split=test_split,
     )
 
 
@@ -111,7 +118,7 @@ def _refuse_more(split: str, number: int | None, available: int, name: str) -> N
 
 
 def _described(
-    data_set: DataSet, path: str | None, where: str, background: bool
+    data_set: DataSet, path: str | None, where: str, test_split: str, background: bool
 ) -> tuple[DataSet, str]:
     """Returns the data set with what only its content tells, and a hash of this.
 
@@ -143,7 +150,7 @@ def _described(
                 "data: huggingface needs a path: data: {name: huggingface, path:"
                 " FOLDER or OWNER/NAME}"
             )
-        classes, images, fingerprint = describe_set(path)
+        classes, images, fingerprint = describe_set(path, test_split)
     elif data_set.kind != "memory":
         classes, images, fingerprint = _content_of(data_set, where, background)
     elif where.endswith(".npz"):

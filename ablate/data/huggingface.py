@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -32,7 +32,10 @@ LABEL_COLUMNS = ("label", "labels", "fine_label", "class")
 class HuggingFaceSet:
     """Two splits, and the columns with images and classes.
 
-    `classes` is the number of classes.
+    Attributes:
+        classes: the number of classes.
+        numbers: the training class of each class of the test split, where both splits
+            number the same names differently; empty: they are equal.
     """
 
     train: Any
@@ -40,10 +43,18 @@ class HuggingFaceSet:
     image: str
     label: str
     classes: int
+    numbers: tuple[int, ...] = ()
 
     def labels(self, split: str) -> list[int]:
-        rows = self.train if split == "train" else self.test
-        return [int(label) for label in rows[self.label]]
+        """Returns the class of each image, by the numbers of the training images."""
+        if split == "train":
+            return [int(label) for label in self.train[self.label]]
+        return [self.training_class(int(label)) for label in self.test[self.label]]
+
+    def training_class(self, label: int) -> int:
+        """Returns the training class of a class of the test split."""
+        is_known = 0 <= label < len(self.numbers)
+        return self.numbers[label] if is_known else label
 
 
 def is_on_hub(path: str) -> bool:
@@ -52,12 +63,14 @@ def is_on_hub(path: str) -> bool:
 
 
 @lru_cache(maxsize=2)
-def open_set(path: str) -> HuggingFaceSet:
+def open_set(path: str, test_split: str = "") -> HuggingFaceSet:
     """Opens a data set in a folder or in the cache.
 
     Args:
         path: a folder that `save_to_disk` wrote or with files that `load_dataset` reads,
             or OWNER/NAME on the hub.
+        test_split: the split for the test; empty: the first of the usual ones whose
+            classes are no secret.
 
     Raises:
         DataError: it is not here, the package is missing, or it has no images with
@@ -73,21 +86,53 @@ def open_set(path: str) -> HuggingFaceSet:
         raise DataError(
             f"data: {path} has the splits {', '.join(splits)}, and needs one called train"
         )
-    tested = [name for name in TEST_SPLITS if name in splits]
-    if not tested:
+    usual = [name for name in TEST_SPLITS if name in splits]
+    if test_split not in ("", *splits):
+        raise DataError(
+            f"data: {path} has no split {test_split}; it has {', '.join(splits)}"
+        )
+    if not usual and not test_split:
         raise DataError(
             f"data: {path} has the splits {', '.join(splits)}, and needs a test set:"
-            f" {', '.join(TEST_SPLITS)}"
+            f" {', '.join(TEST_SPLITS)}; name one, as in test_split: {[*splits][-1]}"
         )
     train = splits["train"]
     image, label, classes = _columns(path, train.features)
-    opened = HuggingFaceSet(train, splits[tested[0]], image, label, classes)
+    chosen = test_split or next(
+        (name for name in usual if not _is_secret(splits[name], label)), usual[0]
+    )
+    test = splits[chosen]
+    numbers = _numbers(path, chosen, train.features[label], test.features.get(label))
+    opened = HuggingFaceSet(train, test, image, label, classes, numbers)
     if not classes:
         highest = max(max(opened.labels(split)) for split in ("train", "test"))
-        opened = HuggingFaceSet(
-            train, splits[tested[0]], image, label, classes=highest + 1
-        )
+        opened = replace(opened, classes=highest + 1)
     return _checked(path, opened)
+
+
+def _is_secret(rows: Any, label: str) -> bool:
+    """Whether a split has no class of any image: all are -1, or none is given."""
+    if label not in rows.features:
+        return True
+    return all(number is None or number < 0 for number in rows[label])
+
+
+def _numbers(path: str, split: str, train: Any, test: Any) -> tuple[int, ...]:
+    """Returns the training class of each class of the test split; empty: they are equal.
+
+    Raises:
+        DataError: the test split has classes that the training images do not have.
+    """
+    names, others = getattr(train, "names", None), getattr(test, "names", None)
+    if not names or not others or names == others:
+        return ()
+    unknown = [name for name in others if name not in names]
+    if unknown:
+        raise DataError(
+            f"data: the split {split} of {path} has the class {shortened(unknown[0])},"
+            f" which train does not have: {shortened(', '.join(names))}"
+        )
+    return tuple(names.index(name) for name in others)
 
 
 def _splits(path: str) -> Any:
@@ -163,17 +208,17 @@ def _checked(path: str, opened: HuggingFaceSet) -> HuggingFaceSet:
             raise DataError(
                 f"data: the split {split} of {path} has the class {wrong}; classes are"
                 f" numbers from 0 to {opened.classes - 1}. A test set whose classes are"
-                " secret cannot be used"
+                " secret cannot be used; name another split, as in test_split: validation"
             )
     return opened
 
 
-def describe_set(path: str) -> tuple[int, int, str]:
+def describe_set(path: str, test_split: str = "") -> tuple[int, int, str]:
     """Returns the numbers of classes and training images, and a hash of the content.
 
     Raises DataError as `open_set`.
     """
-    opened = open_set(path)
+    opened = open_set(path, test_split)
     return opened.classes, len(opened.train), fingerprint(opened)
 
 

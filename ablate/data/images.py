@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,18 @@ def dataset(data: Data, split: str) -> Any:
     if data.name == "huggingface":
         from ablate.data.huggingface import fingerprint, open_set
 
-        opened = open_set(data.path)
+        opened = open_set(data.path, data.test_split)
         if data.fingerprint != fingerprint(opened):
             raise DataError(
                 f"data: {data.path} has not the images that this trial was planned with;"
                 " run the space again"
             )
         rows = opened.train if split == "train" else opened.test
-        return Pictures(rows.select_columns([opened.image, opened.label]), _values)
+        numbers = () if split == "train" else opened.numbers
+        return Pictures(
+            rows.select_columns([opened.image, opened.label]),
+            partial(_values, numbers=numbers),
+        )
     pictures = open_published(data.name, data.path, split)
     if PUBLISHED[data.name].has_split:
         return Pictures(pictures)
@@ -50,10 +54,14 @@ def dataset(data: Data, split: str) -> Any:
     return Pictures(pictures, indices=_stratified(list(labels), split))
 
 
-def _values(row: dict[str, Any]) -> tuple[Any, int]:
-    """The image and the class of a row of two columns."""
+def _values(row: dict[str, Any], numbers: Sequence[int]) -> tuple[Any, int]:
+    """The image and the class of a row of two columns.
+
+    Args:
+        numbers: the class for each number; empty: the number itself.
+    """
     image, label = row.values()
-    return image, label
+    return image, numbers[label] if numbers else label
 
 
 @lru_cache(maxsize=2)

@@ -56,11 +56,10 @@ def average_precision(scenes: Sequence[Found], classes: int) -> dict[str, float]
     if all(scene.masks is not None for scene in scenes):
         kinds["mask"] = "segm"
     truth = truth_of(scenes, classes)
-    predicted = predictions_of(scenes)
     names = [name for name in NUMBERS if _occurs(name, truth)]
     values = {}
     for kind, by in kinds.items():
-        summary = _summary(truth, predicted, by)
+        summary = _summary(truth, predictions_of(scenes, by), by)
         for name in names:
             values[f"{kind}_{name}"] = 100 * max(0.0, float(summary[NUMBERS[name]]))
     return values
@@ -100,8 +99,13 @@ def truth_of(scenes: Sequence[Found], classes: int) -> dict[str, Any]:
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
-def predictions_of(scenes: Sequence[Found]) -> list[dict[str, Any]]:
-    """Returns what a network saw, as a file of COCO's results."""
+def predictions_of(scenes: Sequence[Found], by: str) -> list[dict[str, Any]]:
+    """Returns what a network saw, as a file of COCO's results.
+
+    Args:
+        by: `bbox` or `segm`. With both, COCO takes the area of the box for the size of a
+            mask, so a mask has no box here.
+    """
     predicted = []
     for number, scene in enumerate(scenes, 1):
         for index in range(len(scene.boxes)):
@@ -109,10 +113,11 @@ def predictions_of(scenes: Sequence[Found]) -> list[dict[str, Any]]:
             prediction: dict[str, Any] = {
                 "image_id": number,
                 "category_id": int(scene.labels[index]),
-                "bbox": [left, top, right - left, bottom - top],
                 "score": float(scene.scores[index]),
             }
-            if scene.masks is not None:
+            if by == "bbox":
+                prediction["bbox"] = [left, top, right - left, bottom - top]
+            elif scene.masks is not None:
                 prediction["segmentation"] = scene.masks[index]
             predicted.append(prediction)
     return predicted

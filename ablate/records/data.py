@@ -60,6 +60,9 @@ class Data:
     # Which training images are held out, and which are used if not all are. 0: the split
     # of trials whose seed does not decide it; otherwise the seed plus 1.
     split: int = 0
+    # The split of a data set of Hugging Face that is the test set; empty: a usual one.
+    # The fingerprint is that of its content.
+    test_split: str = field(default="", metadata={DESCRIPTIVE: True})
 
     def of_seed(self, seed: int) -> Data:
         """Returns the data with the split that a seed decides."""

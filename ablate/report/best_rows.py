@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -13,12 +14,16 @@ from ablate.report.verdicts import Verdict
 
 # Which means of a table are bold.
 Bold: TypeAlias = Literal["decided", "best", "none"]
+BOLD_NOTE = (
+    "Bold: the best mean, and the next ones down to the first that is significantly worse"
+    " (5 %)."
+)
 
 
 def best_rows(
     results: StudyResults, row_effects: Sequence[Effect], looks: Looks | None = None
 ) -> frozenset[int]:
-    """Returns the row with the best mean, and all that cannot be distinguished from it.
+    """Returns the rows from the best mean down to the first that differs from it.
 
     Whether the best row differs from the reference is what the verdicts of the study
     say. The other rows are compared with the best one as rows are compared with the
@@ -66,7 +71,24 @@ def best_rows(
     elif best.index in differs:
         alike -= {0}
         alike |= {0} if not differs[best.index] else set()
-    return frozenset({best.index, *alike})
+    return _down_to_the_first_other(rows, {best.index, *alike}, results)
+
+
+def _down_to_the_first_other(
+    rows: Sequence[CellResult], alike: set[int], results: StudyResults
+) -> frozenset[int]:
+    """Returns rows from the best mean down to the first that can be distinguished.
+
+    A row with a worse mean is not returned, even if its own test finds nothing.
+    """
+    sign = 1 if results.direction == "max" else -1
+    others = [sign * _mean(cell) for cell in rows if cell.index not in alike]
+    limit = max(others, default=-math.inf)
+    return frozenset(
+        cell.index
+        for cell in rows
+        if cell.index in alike and sign * _mean(cell) > limit
+    )
 
 
 def bold_rows(
@@ -92,12 +114,6 @@ def bold_rows(
     if len(alike) == len(rows) or all(len(cell.values) < 2 for cell in rows):
         return frozenset()
     return alike
-
-
-def reference_is_best(results: StudyResults) -> bool:
-    """Returns whether row 0 has the best mean."""
-    rows = _candidates(results)
-    return bool(rows) and _best(rows, results).index == 0
 
 
 def _candidates(results: StudyResults) -> list[CellResult]:

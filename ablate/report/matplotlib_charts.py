@@ -55,6 +55,8 @@ AXES_WIDTH, NAME_LETTER = 0.45, 0.077
 STEEP = 0.8
 # The usual width in inches.
 WIDTH = 7.0
+# How many layers stand side by side in pictures of layers.
+PANELS = 6
 # What most journals ask for.
 PNG_DPI = 300
 
@@ -536,7 +538,7 @@ def _over_entries(
 def _images(
     title: str, diagnostic: Diagnostic, drawn: Sequence[tuple[str, Sequence[Line]]]
 ) -> ShownFigure:
-    """Draws one row of panels per cell: its first, middle and last layer."""
+    """Draws a panel for each layer of each cell."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
@@ -551,26 +553,34 @@ def _images(
     flat = 1.0
     if diagnostic.colours != "logarithm":
         flat = min(1.0, shape[0] / shape[1])
-    figure = _figure(8, 0.6 + (0.4 + 2.2 * flat) * len(lines))
+    columns = min(PANELS, max(3, *(len(line.layers) for line in lines)))
+    rows = [math.ceil(len(line.layers) / columns) for line in lines]
+    height = (8 / columns - 0.4) * flat + 0.5
+    figure = _figure(8, 0.6 + height * sum(rows))
     figure.suptitle(escape.figure(title), fontsize=10)
     panels: list[Any] = []
     image: Any = None
-    for row, line in enumerate(lines):
-        layers = list(line.layers)
-        for column, layer in enumerate(
-            [layers[0], layers[len(layers) // 2], layers[-1]]
+    for number, line in enumerate(lines):
+        before = columns * sum(rows[:number])
+        for place, (layer, of_layer) in enumerate(
+            line.layers.items(), start=before + 1
         ):
-            axes = figure.add_subplot(len(lines), 3, 3 * row + column + 1)
+            axes = figure.add_subplot(sum(rows), columns, place)
             image = axes.imshow(
-                line.layers[layer],
+                of_layer,
                 norm=norm,
                 aspect="auto" if diagnostic.colours == "logarithm" else "equal",
                 cmap="cividis",
                 interpolation="nearest",
             )
-            axes.set_title(escape.figure(f"{line.label}, layer {layer}"), fontsize=7)
+            axes.set_title(f"layer {layer}", fontsize=7)
             axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(escape.figure(diagnostic.axis), fontsize=7)
+            axes.set_xlabel(escape.figure(diagnostic.axis), fontsize=6)
+            if place == before + 1:
+                wrapped = textwrap.fill(
+                    line.label, width=round(14 * height), break_long_words=False
+                )
+                axes.set_ylabel(escape.figure(wrapped), fontsize=7)
             panels.append(axes)
     # Panels with a scale of their own have no common bar of colours.
     if norm is not None:

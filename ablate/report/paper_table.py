@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import Looks, Metric, StudyResults, level_text
 from ablate.records.primary import primary_is_elsewhere
-from ablate.report.best_rows import Bold, bold_rows, reference_is_best
+from ablate.report.best_rows import Bold, bold_rows
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed, mean_of, sd_of
@@ -404,21 +404,13 @@ class _PaperTable:
         """Returns what bold means."""
         words = "Bold: the best mean"
         if self._style.bold == "decided":
-            words += r", and all means that are not significantly worse than it (5\,\%)"
+            words += (
+                ", and the next ones down to the first that is significantly worse"
+                r" (5\,\%)"
+            )
         if self._has_controls:
             words += ", controls aside"
-        if self._style.bold == "best":
-            return f"{words}."
-        if reference_is_best(self._results):
-            return (
-                f"{words}. The reference is the best row. A row with a star is"
-                " significantly worse than the reference."
-            )
-        return (
-            f"{words}. The reference is significantly worse than the best row if the"
-            " best row has a star. Every other row is compared with the best row by a"
-            " stricter test: its p is adjusted for all pairs of rows."
-        )
+        return f"{words}."
 
     def _missing(self) -> list[str]:
         """Returns notes on rows that lack results."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ablate.errors import UnknownName, unknown
 from ablate.records import Level, Looks, StudyResults
 from ablate.records.primary import primary_is_elsewhere
-from ablate.report.best_rows import bold_rows, reference_is_best
+from ablate.report.best_rows import BOLD_NOTE, bold_rows
 from ablate.report.confirmation import confirmation_note
 from ablate.report.effect import Effect, differences_with_extra
 from ablate.report.effects import effects
@@ -79,7 +79,7 @@ def results_table(
         title=results.question,
         notes=_notes(results, shown, policy, row_effects, looks),
         bold=_bold(shown, bold_rows(results, row_effects, looks), results.metric.title),
-        bold_note=_bold_note(results),
+        bold_note=BOLD_NOTE,
         groups=_group_starts(shown, group),
     )
 
@@ -364,25 +364,6 @@ def _flops_note(rows: list[Row]) -> str:
     if any(row.cost is not None and row.cost.flops for row in rows):
         return " FLOPs: executed multiply-adds."
     return ""
-
-
-def _bold_note(results: StudyResults) -> str:
-    """Returns what bold means."""
-    words = (
-        "Bold: the best mean, and all means that are not significantly worse than it"
-        " (5 %)."
-    )
-    if reference_is_best(results):
-        return (
-            f"{words} Row 0 is the best row. A row with a star is significantly worse."
-        )
-    return (
-        f"{words} Row 0 is significantly worse if the best row has a star. Every other"
-        " row is compared with the best row by a stricter test (p is adjusted for all"
-        " pairs of rows), which finds fewer rows significantly worse. A row can"
-        " therefore be bold although its mean is worse than that of row 0, and row 0 is"
-        " not bold."
-    )
 
 
 def _bold(

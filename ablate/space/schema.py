@@ -187,6 +187,10 @@ class DataForm(Form):
     """Name of a built-in data set, an .npz file, or a data set of your own."""
     path: str | None = None
     """Folder or file, relative to the working directory; data/NAME if left out."""
+    test_split: str | None = None
+    """For huggingface: the split that is the test set. The default is the first of test,
+    validation, valid and val whose classes are no secret.
+    """
     image_size: Annotated[int, Field(ge=1, le=MOST_SIDE)] | None = None
     """Side to which images are resized, in pixels. With image_width: the shorter side.
     """

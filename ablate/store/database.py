@@ -416,16 +416,29 @@ def _by_hand(connection: Any, _: object) -> None:
 def _pragmas(connection: Any, record: object) -> None:
     _by_hand(connection, record)
     cursor = connection.cursor()
-    for pragma in (
-        # Readers see the last commit while the writer writes. A commit survives a kill
-        # of the process without waiting for the disk at each one.
-        "journal_mode = WAL",
-        f"busy_timeout = {BUSY_SECONDS * 1000:.0f}",
-        "synchronous = NORMAL",
-        "foreign_keys = ON",
-    ):
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
+    _keep_log(cursor)
+    for pragma in ("synchronous = NORMAL", "foreign_keys = ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _keep_log(cursor: sqlite3.Cursor) -> None:
+    """Lets readers see the last commit while the writer writes.
+
+    A commit survives a kill of the process without waiting for the disk at each one. The
+    first of several commands changes the mode, and SQLite lets none wait for that.
+    """
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 @contextmanager

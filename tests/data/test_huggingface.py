@@ -114,6 +114,59 @@ def test_the_identity_follows_the_content(saved: Path, tmp_path: Path) -> None:
         )
 
 
+def of_names(names: list[str], *labels: int) -> datasets.Dataset:
+    features = datasets.Features(
+        image=datasets.Image(), label=datasets.ClassLabel(names=names)
+    )
+    values = {**rows(len(labels)), "label": list(labels)}
+    return datasets.Dataset.from_dict(values, features=features)
+
+
+def test_classes_are_those_of_their_names(tmp_path: Path) -> None:
+    """A split that was numbered alone lacks a class, or has another order."""
+    datasets.DatasetDict(
+        train=of_names(["cat", "dog", "emu"], 0, 1, 2),
+        test=of_names(["emu", "cat"], 0, 1, 1, 0),
+    ).save_to_disk(tmp_path / "set")
+    data = describe("huggingface", str(tmp_path / "set"), image_size=16, workers=0)
+    shown = dataset(data, "test")
+    assert [shown[place][1] for place in range(4)] == [2, 0, 0, 2]
+    _, labels = next(iter(batches(data, Recipe(batch_size=4), CPU).test()))
+    assert labels.tolist() == [2, 0, 0, 2]
+
+
+def test_a_class_that_is_never_trained_is_refused(tmp_path: Path) -> None:
+    datasets.DatasetDict(
+        train=of_names(["cat", "dog"], 0, 1), test=of_names(["cat", "emu"], 0, 1)
+    ).save_to_disk(tmp_path / "set")
+    with pytest.raises(DataError, match="has the class emu, which train does not have"):
+        describe("huggingface", str(tmp_path / "set"))
+
+
+def test_the_test_split_is_the_first_one_whose_classes_are_known(
+    tmp_path: Path,
+) -> None:
+    datasets.DatasetDict(
+        train=split(9),
+        test=of_names(["a", "b", "c"], -1, -1),
+        validation=split(4),
+        unseen=split(5),
+    ).save_to_disk(tmp_path / "set")
+    usual = describe("huggingface", str(tmp_path / "set"), image_size=16)
+    assert len(dataset(usual, "test")) == 4
+    chosen = describe(
+        "huggingface", str(tmp_path / "set"), test_split="unseen", image_size=16
+    )
+    assert len(dataset(chosen, "test")) == 5
+    assert chosen.canonical() != usual.canonical()
+    with pytest.raises(DataError, match="has the class -1.*test_split: validation"):
+        describe("huggingface", str(tmp_path / "set"), test_split="test")
+    with pytest.raises(DataError, match="has no split tset; it has"):
+        describe("huggingface", str(tmp_path / "set"), test_split="tset")
+    with pytest.raises(DataError, match="test_split is for huggingface"):
+        describe("digits", test_split="test")
+
+
 @pytest.mark.parametrize(
     ("made", "message"),
     [

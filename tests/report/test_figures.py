@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ablate.diagnostics import catalogue
@@ -70,6 +71,29 @@ def test_the_legend_of_a_diagnostic_is_below_its_axes(tmp_path: Path) -> None:
     texts = re.findall(r"<text([^>]*)>([^<]*)</text>", file.read_text())
     height = {text: float(_y_of(attributes)) for attributes, text in texts}
     assert all(height[f"row {cell}"] > height["layer"] for cell in range(8))
+
+
+@pytest.mark.parametrize("name", ["token_similarity", "attention_spectra"])
+@pytest.mark.parametrize("depth", [1, 2, 3, 7, 12])
+def test_a_picture_of_layers_has_each_of_them_once(
+    name: str, depth: int, tmp_path: Path
+) -> None:
+    label = "placement = both, shortcuts.count = 4, shortcuts.circulant_b = 8"
+    matrix = np.full((4, 4), 0.5)
+    lines = [
+        Line(
+            cell=cell, label=label, seeds=2, layers=dict.fromkeys(range(depth), matrix)
+        )
+        for cell in range(2)
+    ]
+    file = tmp_path / "layers.svg"
+    save_layers(file, "title", catalogue()[name], [("a", lines)])
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", file.read_text())
+    for layer in range(depth):
+        assert texts.count(f"layer {layer}") == 2
+    assert sum(text.startswith("layer ") for text in texts) == 2 * depth
+    # The label is wrapped, and stands once beside the panels of its cell.
+    assert " ".join(texts).count("circulant_b = 8") == 2
 
 
 def _y_of(attributes: str) -> str:

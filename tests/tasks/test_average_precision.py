@@ -91,7 +91,7 @@ def by_pycocotools(
         truth = COCO()
         truth.dataset = truth_of(found, classes)
         truth.createIndex()
-        judged = COCOeval(truth, truth.loadRes(predictions_of(found)), form)
+        judged = COCOeval(truth, truth.loadRes(predictions_of(found, form)), form)
         judged.evaluate()
         judged.accumulate()
         judged.summarize()
@@ -100,6 +100,33 @@ def by_pycocotools(
         for name, position in NUMBERS.items()
         if judged.stats[position] >= 0
     }
+
+
+def test_the_size_of_a_mask_is_its_own_area() -> None:
+    """A false band is large as a box, and of medium size as a mask."""
+    thing, band = np.zeros((2, 100, 100), bool)
+    thing[5:35, 5:35] = True
+    for place in range(60):
+        band[place + 40, 39 + place : min(100, 46 + place)] = True
+    annotation = {
+        "bbox": [5.0, 5.0, 30.0, 30.0],
+        "area": 900.0,
+        "category_id": 1,
+        "iscrowd": 0,
+        "segmentation": encoded(thing),
+    }
+    found = Found(
+        size=(100, 100),
+        annotations=[annotation],
+        boxes=np.array([[5, 5, 35, 35], [39, 40, 100, 100]], np.float32),
+        labels=np.array([1, 1]),
+        scores=np.array([0.5, 0.9], np.float32),
+        masks=[encoded(thing), encoded(band)],
+    )
+    values = average_precision([found], 1)
+    assert values["mask_ap_small"] == pytest.approx(values["mask_ap"])
+    # The band is no small object, so it is no mistake among them by boxes.
+    assert values["box_ap_small"] == pytest.approx(100)
 
 
 @pytest.mark.parametrize("seed", range(3))
