@@ -17,6 +17,7 @@ from made_up import MARGIN, NOISE, NOISES, SAID, Noise, Proof, made, names, norm
 
 from ablate.records import LEVEL, Generation, Reported, StudyResults
 from ablate.report.effects import effects
+from ablate.report.target_table import target_tests
 
 # Runs of row 0, and of each other row.
 SHAPES = ((3, 3), (5, 5), (10, 3), (3, 10))
@@ -85,6 +86,76 @@ def proofs(count: int) -> Iterator[Proof]:
                 )
 
 
+def skewed(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """Lognormal losses; their mean is exp(1/2), and their median 1."""
+    return generator.lognormal(0, 1, shape)
+
+
+def exponential(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return generator.exponential(1, shape)
+
+
+def rare(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """One run in ten is worse by 20 standard deviations."""
+    return generator.normal(0, 1, shape) + 20 * (generator.random(shape) < 0.1)
+
+
+def gaussian(generator: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    return generator.normal(0, 1, shape)
+
+
+# Losses, with their means and medians.
+LOSSES = {
+    "normal": (gaussian, 0.0, 0.0),
+    "lognormal": (skewed, np.exp(0.5), 1.0),
+    "exponential": (exponential, 1.0, np.log(2)),
+    "one run in ten is 20 sd worse": (rare, 2.0, 0.1397),
+}
+TARGET_RUNS = (3, 5, 10, 20)
+
+
+def false_targets(name: str, runs: int, count: int) -> tuple[float, float]:
+    """How often each test says that a target is reached: the sign test where the target
+    is the median, the t test where it is the mean.
+    """
+    draw, mean, median = LOSSES[name]
+    generator = np.random.default_rng([runs, len(name)])
+    wrong = np.zeros(2)
+    for _ in range(count):
+        study = made(draw(generator, (1, runs)), names(1))
+        study = replace(study, direction="min")
+        (by_median,) = target_tests(study, median, LEVEL)
+        (by_mean,) = target_tests(study, mean, LEVEL)
+        wrong[0] += by_median.reaches
+        wrong[1] += by_mean.p_mean is not None and by_mean.p_mean < LEVEL
+    return float(wrong[0] / count), float(wrong[1] / count)
+
+
+def target_proofs(count: int) -> Iterator[Proof]:
+    """That the sign test holds for any noise."""
+    for name in LOSSES:
+        for runs in TARGET_RUNS:
+            share, _ = false_targets(name, runs, count)
+            yield Proof(
+                "targets that are wrongly said to be reached: at most 5 %",
+                f"{runs} runs, {name}",
+                share,
+                0.0,
+                0.05,
+                count,
+            )
+
+
+def target_lines(count: int) -> Iterator[str]:
+    """A table: how often each test is wrong."""
+    yield f"| losses | {' | '.join(f'{runs} runs' for runs in TARGET_RUNS)} |"
+    yield f"| --- |{' ---: |' * len(TARGET_RUNS)}"
+    for name in LOSSES:
+        pairs = [false_targets(name, runs, count) for runs in TARGET_RUNS]
+        cells = " | ".join(f"{100 * a:.1f} / {100 * b:.1f}" for a, b in pairs)
+        yield f"| {name} | {cells} |"
+
+
 def lines(count: int) -> Iterator[str]:
     """Two tables: false verdicts by noise, and what is found."""
     shapes = [(rows, runs) for rows in ROWS for runs in SHAPES]
@@ -110,8 +181,10 @@ def lines(count: int) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2_000, help="studies per entry")
-    count = parser.parse_args(arguments).count
-    for line in lines(count):
+    parser.add_argument("--targets", action="store_true", help="only those")
+    asked = parser.parse_args(arguments)
+    count = asked.count
+    for line in target_lines(count) if asked.targets else lines(count):
         print(line, flush=True)
     print(
         f"\nCommand: `make bench-elsewhere`, {count:,} studies per entry,"

@@ -7,11 +7,11 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from ablate.records import LEVEL, Metric, Status, level_text
+from ablate.records import Metric, Status, level_text
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.new_images import ImageEffect
-from ablate.report.numbers import fixed
+from ablate.report.numbers import fixed, p_text
 from ablate.report.summary import factor_label, level_label
 from ablate.report.table import Column
 from ablate.report.units import Unit
@@ -113,7 +113,7 @@ def effect_columns(
             "p_adjusted",
             lambda effect: effect.p_adjusted,
             heading=ADJUSTED,
-            text=lambda effect: _p(effect.p_adjusted),
+            text=lambda effect: p_text(effect.p_adjusted),
             right=True,
             kind=float | None,
             about="below 0.05: helps or hurts",
@@ -323,7 +323,7 @@ def term_columns(metric: Metric, labels: Mapping[str, str]) -> list[Column[Term]
             "p_adjusted",
             lambda term: getattr(term.judged, "p", None),
             heading=ADJUSTED,
-            text=lambda term: _p(getattr(term.judged, "p", None)),
+            text=lambda term: p_text(getattr(term.judged, "p", None)),
             right=True,
             kind=float | None,
         ),
@@ -361,13 +361,3 @@ def _verdict(term: Term) -> str:
     else:
         together = {}
     return together.get(term.judged.verdict, str(term.judged.verdict))
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return ""
-    if value < 0.001:
-        return "< 0.001"
-    text = f"{value:.3f}"
-    # A value that is just below the limit must not look as if it was the limit.
-    return f"{value:.4f}" if value < LEVEL and float(text) == LEVEL else text

@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from ablate.records import LEVEL
+
 # Beyond this, squares are at the edge of what a float can hold.
 LARGE = 1e140
 # The largest number in a figure.
@@ -58,3 +60,14 @@ def fixed(value: float, digits: int, *, signed: bool = False) -> str:
     if abs(value) >= LONG:
         return f"{value:{sign}.6g}"
     return f"{value:{sign}.{digits}f}"
+
+
+def p_text(value: float | None) -> str:
+    """Returns a p value for a table; empty if there is none."""
+    if value is None:
+        return ""
+    if value < 0.001:
+        return "< 0.001"
+    text = f"{value:.3f}"
+    # A value that is just below the limit must not look as if it was the limit.
+    return f"{value:.4f}" if value < LEVEL and float(text) == LEVEL else text

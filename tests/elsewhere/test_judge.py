@@ -265,12 +265,16 @@ def test_a_target(say: Say, target: float, reaches: bool) -> None:
     judged = judge(FILES / "pandas.csv", needs_baseline=False)
     first, second = judged.target_tests(target)
     assert (first.n, second.n) == (5, 5)
-    # Row 1: (74 - 70) / (1.65 / sqrt 5) = 5.4 with 4 degrees; two rows.
-    assert second.reaches is reaches
+    # Row 1: five of five (1/32), and two rows.
+    assert second.p == pytest.approx(2 / 32 if reaches else second.p)
+    assert not second.reaches
+    # (74 - 70) / (1.65 / sqrt 5) = 5.4 with 4 degrees: 0.003; two rows.
+    assert second.p_mean is not None
+    assert (second.p_mean < 0.01) is reaches
     code, out, _ = say("judge", str(FILES / "pandas.csv"), "--target", str(target))
     assert code == 0
     (line,) = [line for line in out.splitlines() if line.strip().startswith("1 ")]
-    assert (f"above {target:g}" in line) is reaches
+    assert ("5 of 5" in line) is reaches
 
 
 def test_a_smaller_target(say: Say) -> None:
@@ -278,8 +282,21 @@ def test_a_smaller_target(say: Say) -> None:
     judged = judge(runs, by=["opt"], needs_baseline=False)
     (test,) = judged.target_tests(3.28, level=0.01)
     # (3.28 - 3.27325) / (0.00275 / 2) = 4.9 with 3 degrees: p = 0.008.
-    assert test.p == pytest.approx(0.008, abs=0.001)
-    assert test.reaches
+    assert test.p_mean == pytest.approx(0.008, abs=0.001)
+    assert (test.reached, test.p, test.reaches) == (4, 1 / 16, False)
+    runs = frame(opt=["a"] * 7, seed=[*range(7)], loss=[3.27] * 6 + [3.9])
+    (test,) = judge(runs, by=["opt"], needs_baseline=False).target_tests(3.28, 0.1)
+    # 8 of the 128 ways have six or seven of seven.
+    assert (test.reached, test.p, test.reaches) == (6, 8 / 128, True)
+
+
+def test_a_run_without_a_result_does_not_reach_a_target() -> None:
+    runs = frame(
+        opt=["a"] * 6, seed=[*range(6)], loss=[3.27, 3.26, 3.25, 3.24, 3.2, None]
+    )
+    (test,) = judge(runs, by=["opt"], needs_baseline=False).target_tests(3.28, 0.05)
+    assert (test.n, test.reached, test.p_mean) == (6, 5, None)
+    assert test.p == 7 / 64
 
 
 def test_python_has_the_same() -> None:
@@ -458,7 +475,7 @@ def test_a_run_that_logged_nothing_is_a_run(tmp_path: Path) -> None:
     assert judged.results.cells[1].statuses[2] is Status.FAILED
     assert judged.effects()[0].verdict is Verdict.INCONCLUSIVE
     tests = judged.target_tests(0.5)
-    assert tests[1].p is None
+    assert tests[1].p_mean is None
 
 
 @pytest.mark.parametrize("word", ["preempted", "error", "canceled", "RUNNING", "what?"])
@@ -618,7 +635,7 @@ def test_numbers_of_any_size(values: list[Any], tmp_path: Path, say: Say) -> Non
 def test_equal_values_reach_no_target() -> None:
     runs = frame(seed=[0, 1], loss=[0.3, 0.1 + 0.2])
     (test,) = judge(runs, needs_baseline=False).target_tests(0.35)
-    assert (test.p, test.reaches) == (None, False)
+    assert (test.p_mean, test.reaches) == (None, False)
 
 
 def test_a_target_needs_no_setting(tmp_path: Path, say: Say) -> None:

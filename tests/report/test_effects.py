@@ -12,7 +12,7 @@ from scipy import stats
 
 from ablate.errors import AblateError
 from ablate.records import Looks, Status, StudyResults
-from ablate.report import effect_columns, effects_table
+from ablate.report import effects_table, numbers
 from ablate.report.charts import interaction_chart, interaction_charts, terms_chart
 from ablate.report.effects import control_effects, effects
 from ablate.report.factorial import Factorial
@@ -70,7 +70,7 @@ def test_a_sentence_says_what_the_row_costs(
 
 
 def test_a_value_just_below_the_limit_does_not_look_like_it() -> None:
-    assert [effect_columns._p(value) for value in (0.0496, 0.05, 0.0494, 0.0004)] == [
+    assert [numbers.p_text(value) for value in (0.0496, 0.05, 0.0494, 0.0004)] == [
         "0.0496",
         "0.050",
         "0.049",
