@@ -204,6 +204,8 @@ AHEAD: dict[str, Callable[[Vector], Vector]] = {
     "fades to a half": lambda x: 1.5 * NOISE * (1 + np.exp(-x)),
     "turns": lambda x: 0.3 * (x - 2) ** 2,
     "grows ever faster": lambda x: 0.1 * 2.0**x,
+    # Losses are power laws with the exponents 0.30 and 0.35; 50 points are a loss of 1.
+    "another exponent": lambda x: 50 * (2.0 ** (-0.30 * x) - 2.0 ** (-0.35 * x)),
 }
 IN_CLASS = tuple(AHEAD)[:4]
 RULES = ("both", "stays", "line")
@@ -219,16 +221,24 @@ class Ahead:
 
 
 def ahead(
-    law: str, sizes: int, seeds: int, noise: float, count: int
+    law: str,
+    sizes: int,
+    seeds: int,
+    noise: float,
+    count: int,
+    beyond: float = 2.0,
+    step: float = 1.0,
 ) -> dict[str, Ahead]:
-    """What predictions two doublings beyond a ladder of doublings are worth, by rule.
+    """What predictions beyond a ladder are worth, by rule.
 
     Args:
+        beyond: how many doublings.
+        step: from one size to the next, in doublings.
         noise: the standard deviation of a training at a size, as a multiple of that at
             the size before.
     """
-    doublings = np.arange(sizes) * 1.0
-    there = doublings[-1] + 2
+    doublings = np.arange(sizes) * step
+    there = doublings[-1] + beyond
     effects = np.array([AHEAD[law](doublings)] * ROWS)
     truth = float(AHEAD[law](np.array([there]))[0])
     generator = np.random.default_rng([sizes, seeds])
@@ -240,12 +250,12 @@ def ahead(
     found = {rule: Ahead() for rule in RULES}
     for _ in range(count):
         made_up = [
-            replace(size, position=2.0**number)
+            replace(size, position=2.0 ** (step * number))
             for number, size in enumerate(ladder(generator, effects, seeds, sds))
         ]
         rows, family = family_of_sizes(made_up)
         assert family is not None, "there is noise"
-        spread = NOISE * noise ** (sizes + 1)
+        spread = NOISE * noise ** (sizes - 1 + beyond)
         new = generator.normal(0, spread, (ROWS + 1, seeds)).mean(axis=1)
         for number in range(len(rows)):
             measured = truth + new[number + 1] - new[0]
@@ -293,8 +303,112 @@ def lines_ahead(count: int) -> Iterator[str]:
                 yield f"| {law} | {noise} | {sizes} | {seeds} | {' | '.join(texts)} |"
 
 
+# Losses of row 0 by doublings of compute, in points of which 50 are a loss of 1.
+LOSSES: dict[str, Callable[[Vector], Vector]] = {
+    "2.5 + C^-0.3": lambda x: 50 * (2.5 + 2.0 ** (-0.3 * x)),
+    "3 C^-0.1": lambda x: 50 * 3 * 2.0 ** (-0.1 * x),
+    "1 + 3 C^-0.5": lambda x: 50 * (1 + 3 * 2.0 ** (-0.5 * x)),
+    "1 + C^-0.7": lambda x: 50 * (1 + 2.0 ** (-0.7 * x)),
+    "a line over log C": lambda x: 50 * (3 - 0.2 * x),
+    "a curve over log C": lambda x: 50 * (3 - 0.3 * x + 0.015 * x**2),
+    "an S over log C": lambda x: 150 / (1 + np.exp((x - 3) / 1.2)),
+}
+POWER_LAWS = tuple(LOSSES)[:4]
+# By how much less compute a row needs, and the standard deviation of a training.
+GAIN, SDS = 1.5, (0.5, 0.15)
+
+
+def worth(
+    law: str, step: float, sd: float, seeds: int, count: int
+) -> tuple[float, float]:
+    """How often the interval of an equal compute has the true one, and its mean width.
+
+    A ladder has four sizes, so many doublings of compute apart; the rows are at the first
+    three of them, and their intervals count where both ends are known.
+    """
+    generator = np.random.default_rng([int(10 * step), int(100 * sd), seeds])
+    doublings = step * np.arange(4)
+    losses = LOSSES[law](doublings)
+    better = LOSSES[law](doublings + np.log2(GAIN))
+    across = Across(
+        ladder="made-up", axis="size.width", sizes=(0, 1, 2, 3), number=0, per="number"
+    )
+    inside = known = 0
+    widths = []
+    for _ in range(count):
+        noise = generator.normal(0, sd, (2, 4, seeds))
+        sizes = [
+            Size(
+                across=replace(across, number=number),
+                results=replace(
+                    made(
+                        np.array([losses[number], better[number]])[:, None]
+                        + noise[:, number],
+                        names(2),
+                    ),
+                    direction="min",
+                ),
+                position=2.0 ** float(doublings[number]),
+                margin=MARGIN,
+            )
+            for number in range(4)
+        ]
+        (row,) = rows_across(sizes, MARGIN)
+        for at in row.at[:3]:
+            if at.equal is None or at.equal.low is None or at.equal.high is None:
+                continue
+            known += 1
+            inside += at.equal.low <= GAIN <= at.equal.high
+            widths.append(at.equal.high / at.equal.low)
+    return inside / max(1, known), float(np.mean(widths)) if widths else float("nan")
+
+
+WORTH = [(step, sd, seeds) for step in (1.0, 2.0) for sd in SDS for seeds in (5, 10)]
+
+
+def lines_of_worth(count: int) -> Iterator[str]:
+    """The table of what a row is worth."""
+    headings = [
+        f"x{2**step:g}, sd {sd / 50:g}, {seeds} seeds" for step, sd, seeds in WORTH
+    ]
+    yield f"| loss of row 0 | {' | '.join(headings)} |"
+    yield f"| --- |{' ---: |' * len(headings)}"
+    for law in LOSSES:
+        each = [worth(law, *shape, count) for shape in WORTH]
+        texts = [f"{100 * share:.0f} % ({width:.2f})" for share, width in each]
+        yield f"| {law} | {' | '.join(texts)} |"
+
+
+def lines_of_exponents(count: int) -> Iterator[str]:
+    """The table of predictions where two power laws have other exponents."""
+    yield "| sizes of a ladder | sd | 2 doublings ahead | 4 doublings ahead |"
+    yield "| --- | ---: | ---: | ---: |"
+    usual = AHEAD["another exponent"]
+    for step in (1.0, 2.0):
+        for sd in SDS:
+            # The sd of a training is NOISE: a smaller one is a larger effect.
+            AHEAD["scaled"] = lambda x, scale=NOISE / sd: scale * usual(x)  # type: ignore[misc]
+            shares = [
+                ahead("scaled", 4, 5, 1.0, count, beyond, step)["both"].covered
+                for beyond in (2.0, 4.0)
+            ]
+            texts = " | ".join(f"{100 * share:.0f} %" for share in shares)
+            yield f"| four, x{2**step:g} of compute | {sd / 50:g} | {texts} |"
+    del AHEAD["scaled"]
+
+
 def proofs(count: int) -> Iterator[Proof]:
     """That statements hold 5 %, and intervals 95 %; predictions 90 %."""
+    for law in POWER_LAWS:
+        for step, sd, seeds in WORTH[::3]:
+            yield Proof(
+                "intervals of an equal compute that contain it: at least 93 %",
+                f"four sizes x{2**step:g}, loss {law}, sd {sd / 50:g}, {seeds} seeds",
+                worth(law, step, sd, seeds, count)[0],
+                0.93,
+                1.0,
+                count,
+            )
     for law in IN_CLASS:
         for noise, (sizes, seeds) in ((1.0, (3, 3)), (0.8, (4, 5))):
             yield Proof(
@@ -372,7 +486,14 @@ def lines(count: int) -> Iterator[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1_000, help="ladders per entry")
-    count = parser.parse_args(arguments).count
+    parser.add_argument("--worth", action="store_true", help="only what rows are worth")
+    asked = parser.parse_args(arguments)
+    count = asked.count
+    if asked.worth:
+        for line in (*lines_of_worth(count), "", *lines_of_exponents(count)):
+            print(line, flush=True)
+        print(f"\n{machine_text()}")
+        return 0
     for line in lines(count):
         print(line, flush=True)
     print()

@@ -17,6 +17,8 @@ from machine import machine_text
 from made_up import MARGIN, NOISE, SAID, SEED_SD, Proof, Vector, made, names
 
 from ablate.report.effects import effects
+from ablate.report.tuning import NEAR
+from ablate.report.verdicts import Verdict
 
 ROWS, SEEDS = 5, 5
 SETTINGS = (4, 8, 32)
@@ -74,6 +76,49 @@ def with_verdict(
     return wrong / count
 
 
+# Settings near the best one: see `ablate.report.tuning.NEAR`.
+SHARP, FLAT = 30, 3
+MORE_SETTINGS = (8, 32, 100)
+
+
+def sharper(count: int, settings: int, hyperparameters: int) -> tuple[float, float]:
+    """One row whose response is sharper than that of row 0, with an equal best value.
+
+    Returns:
+        how often the row *hurts*, and in how many of these studies `ablate review`
+        objects to few settings.
+    """
+    generator = np.random.default_rng([settings, hyperparameters])
+    hurts = objected = 0
+    for _ in range(count):
+        points = generator.random((settings, hyperparameters))
+        best = generator.uniform(0.3, 0.7, (2, 1, hyperparameters))
+        distance = (((points[None] - best) / 0.5) ** 2).sum(axis=2)
+        means = -NOISE * np.array([[FLAT], [SHARP]]) * distance
+        scores = means + generator.normal(0, NOISE, means.shape)
+        near = scores >= scores.max(axis=1, keepdims=True) - NEAR * NOISE
+        at_choice = means[np.arange(2), chosen(scores)]
+        values = 75 + at_choice[:, None] + generator.normal(0, NOISE, (2, SEEDS))
+        (effect,) = effects(made(values, names(2)), MARGIN)
+        if effect.verdict is Verdict.HURTS:
+            hurts += 1
+            objected += bool((near.sum(axis=1) <= hyperparameters).any())
+    return hurts / count, objected / max(1, hurts)
+
+
+def lines_of_sharper(count: int) -> Sequence[str]:
+    """The table of a row whose response is sharper."""
+    texts = [
+        "| settings | 1 hyperparameter | 2 | 3 |",
+        "|---:| ---: | ---: | ---: |",
+    ]
+    for settings in MORE_SETTINGS:
+        pairs = [sharper(count, settings, number) for number in (1, 2, 3)]
+        cells = " | ".join(f"{100 * a:.0f} % ({100 * b:.0f} %)" for a, b in pairs)
+        texts.append(f"| {settings} | {cells} |")
+    return texts
+
+
 def proofs(count: int) -> list[Proof]:
     """That the verdicts of the whole procedure hold 5 % for equal response curves."""
     return [
@@ -111,8 +156,12 @@ def lines(count: int, curves: str) -> Sequence[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=2_000, help="studies")
-    count = parser.parse_args().count
-    for curves in (SAME, OWN):
+    parser.add_argument("--sharper", action="store_true", help="only a sharper row")
+    asked = parser.parse_args()
+    count = asked.count
+    for line in lines_of_sharper(count):
+        print(line, flush=True)
+    for curves in () if asked.sharper else (SAME, OWN):
         print(f"\n{curves}\n")
         for line in lines(count, curves):
             print(line, flush=True)

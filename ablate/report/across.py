@@ -52,7 +52,7 @@ FITTING_STEPS = 30
 # The level of the interval of an equal compute, for a row at a size alone.
 EQUAL_LEVEL = 0.05
 # The compute of row 0 is looked for at so many points between two sizes.
-POINTS = 200
+POINTS = 500
 
 
 @dataclass(frozen=True)
@@ -423,12 +423,14 @@ def _trend(family: Family, number: int, sizes: Sequence[Size], may: _Level) -> E
 def _equal(sizes: Sequence[Size], row: int, place: int) -> Equal | None:
     """Returns by which factor row 0 must grow to be as good as a row at a size.
 
-    Between two sizes, row 0 lies on the line between its means there, over the logarithm
-    of the position. The interval has all points at which the row and this line do not
-    differ: a test that is inverted, so that a flat line gives a wide interval, and not a
-    wrong number. Each test is Student's t over the differences by seed. Row 0 is taken to
-    improve with size, so an end is known only if row 0 is clearly worse than the row at
-    the smallest size, or clearly better at the largest one.
+    Between two sizes, row 0 is not known. It lies in a band: between the chord of both
+    sizes and the extended chord of the sizes beside them, as every convex curve does and
+    every concave one, such as a power law with a floor. The interval has all points at
+    which the row and this band do not differ: a test that is inverted, so that a flat
+    line gives a wide interval, and not a wrong number. Each test is Student's t over the
+    differences by seed. Row 0 is taken to improve with size, so an end is known only if
+    row 0 is clearly worse than the row at the smallest size, or clearly better at the
+    largest one.
 
     None if the sizes do not have two seeds in common.
     """
@@ -448,23 +450,23 @@ def _equal(sizes: Sequence[Size], row: int, place: int) -> Equal | None:
             ]
         )
     )
-    # Points by seeds.
-    line = np.stack(
-        [np.interp(points, doublings, by_seed) for by_seed in of_row_0.T], 1
-    )
-    gap = of_row[None, :] - line
-    mean = gap.mean(axis=1)
-    error = gap.std(axis=1, ddof=1) / math.sqrt(len(seeds))
-    half = float(student.quantile(len(seeds) - 1, 1 - EQUAL_LEVEL / 2)) * error
+    quantile = float(student.quantile(len(seeds) - 1, 1 - EQUAL_LEVEL / 2))
+    sign = 1 if sizes[0].results.direction == "max" else -1
+    better, worse = np.ones((2, len(points)), bool)
+    curves = _curves_of_row_0(points, doublings, of_row_0)
+    for curve in curves:
+        gap = sign * (of_row[None, :] - curve)
+        half = quantile * gap.std(axis=1, ddof=1) / math.sqrt(len(seeds))
+        better &= gap.mean(axis=1) - half > 0
+        worse &= gap.mean(axis=1) + half < 0
+    # In the middle of the band.
+    mean = of_row.mean() - (curves[0] + curves[1]).mean(axis=1) / 2
     here = doublings[place]
-    better = mean - half > 0
-    worse = mean + half < 0
-    if sizes[0].results.direction == "min":
-        better, worse = worse, better
     # One test after the other from each end, until one does not reject.
     low = int(np.argmin(better)) if not better.all() else len(points) - 1
     high = int(len(points) - 1 - np.argmin(worse[::-1])) if not worse.all() else 0
-    low, high = min(low, high), max(low, high)
+    # A point of the grid more: the ends lie between two of them.
+    low, high = max(0, min(low, high) - 1), min(len(points) - 1, max(low, high) + 1)
     is_above = float(of_row.mean() - of_row_0[place].mean()) > 0
     is_better = is_above == (sizes[0].results.direction == "max")
     # A better row is reached at a larger size, and a worse one at a smaller size.
@@ -481,3 +483,45 @@ def _equal(sizes: Sequence[Size], row: int, place: int) -> Equal | None:
         low=float(2 ** (points[low] - here)) if better[0] else None,
         high=float(2 ** (points[high] - here)) if worse[-1] else None,
     )
+
+
+def _curves_of_row_0(points: Array, doublings: Array, values: Array) -> list[Array]:
+    """Returns curves between which row 0 lies: the chords, and the edges of the band.
+
+    Args:
+        points: where, in doublings, (points).
+        doublings: where the sizes are, (sizes).
+        values: of row 0 by size and seed, (sizes, seeds).
+
+    Returns:
+        arrays of shape (points, seeds). The second one is the extended chord that is
+        nearer to the chord. The third is the other one if it is on the other side.
+    """
+    last = len(doublings) - 2
+    place = np.clip(np.searchsorted(doublings, points, side="right") - 1, 0, last)
+    slopes = np.diff(values, axis=0) / np.diff(doublings)[:, None]
+
+    def line(through: Array, slope: Array) -> Array:
+        distance = (points - doublings[through])[:, None]
+        extended: Array = values[through] + slopes[slope] * distance
+        return extended
+
+    chord = line(place, place)
+    if last == 0:
+        # With two sizes, nothing is known of how it bends: it lies between both.
+        return [chord, values[place], values[place + 1]]
+    from_left = line(place, np.maximum(place - 1, 0))
+    from_right = line(place + 1, np.minimum(place + 1, last))
+    # At the ends of the ladder, there is one neighbour.
+    from_left = np.where((place == 0)[:, None], from_right, from_left)
+    from_right = np.where((place == last)[:, None], from_left, from_right)
+    # At a size, row 0 is known.
+    is_size = np.isin(points, doublings)[:, None]
+    from_left, from_right = (
+        np.where(is_size, chord, each) for each in (from_left, from_right)
+    )
+    left, right = ((each - chord).mean(axis=1) for each in (from_left, from_right))
+    is_nearer = (np.abs(left) <= np.abs(right))[:, None]
+    nearer = np.where(is_nearer, from_left, from_right)
+    farther = np.where(is_nearer, from_right, from_left)
+    return [chord, nearer, np.where((left * right < 0)[:, None], farther, nearer)]

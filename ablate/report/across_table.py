@@ -71,8 +71,9 @@ def across_table(
     detail_notes = [
         f"= at a size: the factor by which the {across.unit} of row 0 must grow until"
         " row 0 is as good as the row of this size, with its 95 % interval for this row"
-        " and size alone. Between two sizes, row 0 is taken to lie on the line between"
-        " its means there.",
+        " and size alone. Between two sizes, row 0 is taken to lie in the band between"
+        " the line through its means there and the lines through the sizes beside them,"
+        " as power laws do.",
     ]
     notes += _prediction_notes(across)
     reasons = {row.withheld for row in rows}
@@ -94,7 +95,9 @@ def _prediction_notes(across: Across) -> list[str]:
         f"predicted at {across.label} {level_text(across.predict)}, on"
         f" {across.predicted_at} UTC, before it was trained: the mean of two rules, that"
         " an effect stays as at the largest size, and that it goes on along its line. The"
-        " interval spans the 95 % prediction intervals of both, for this row alone."
+        " interval spans the 95 % prediction intervals of both, for this row alone. It"
+        " covers effects that stay, go on, or fade; not one that turns, as where two power"
+        " laws have other exponents (docs/sizes.md)."
         " measured: the effect in the study of this size, which has its own verdicts."
     ]
 

@@ -31,6 +31,10 @@ from ablate.report.verdicts import Estimate
 # The band of the expected best score: this share of the choices of so many settings lies
 # below it, and as many above.
 TAIL = 0.1
+# Settings whose scores are so many standard deviations below the best are near it. A row
+# with no more of them than hyperparameters has probably not found its best setting
+# (`benchmarks/tuning.py --sharper`).
+NEAR = 2.0
 # A trial that ended in one of these gives no score.
 LOST = (Status.DIVERGED, Status.PRUNED, Status.ABANDONED, Status.COMPLETED)
 
@@ -84,6 +88,8 @@ class TunedRow:
         scores: the mean score of each setting; of all choices, if there are several.
         close: the settings whose score is less than a standard error below the best,
             the best left out. None: the noise is not known yet.
+        near: how many settings, the best included, have scores within NEAR standard
+            deviations of the best one. None: the noise is not known yet.
         at_row_0: the effect at the settings of row 0.
         own: the effect at the settings of each row.
         lost: the number of settings without a score: a trial of theirs diverged, was
@@ -104,6 +110,7 @@ class TunedRow:
     gain: float | None
     gain_interval: Estimate | None
     has_setting_of_row_0: bool
+    near: int | None = None
     lost: int = 0
     different: int = 0
 
@@ -155,6 +162,7 @@ def tuned_rows(
                 cell=cell,
                 scores=scores,
                 close=_close(scores, tune, noise),
+                near=_near(scores, tune, noise),
                 at_row_0=at_row_0.get(cell.index),
                 own=own.get(cell.index),
                 gain=mean_of(gains) if gains else None,
@@ -238,6 +246,15 @@ def _close(
         for setting, score in sorted(scores.items())
         if setting != best and abs(score - scores[best]) < error
     )
+
+
+def _near(scores: Mapping[int, float], tune: Tune, noise: float | None) -> int | None:
+    """Returns how many settings have scores near the best one, which is included."""
+    if noise is None or not scores:
+        return None
+    best = max(scores.values()) if tune.direction == "max" else min(scores.values())
+    limit = NEAR * noise / math.sqrt(tune.seeds)
+    return sum(abs(score - best) <= limit for score in scores.values())
 
 
 def _lost(tried: Sequence[TriedSetting], row: int, scores: Mapping[int, float]) -> int:

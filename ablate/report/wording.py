@@ -354,8 +354,9 @@ def tuning_note(results: StudyResults, *, remedy: bool = True) -> list[str]:
     about = (
         "Verdicts are about the whole procedure, the choice included."
         if tune.repeat
-        else "Verdicts are about the chosen settings: the chance in the choice itself is"
-        f" not in the intervals{' (`repeat: true` measures it)' if remedy else ''}."
+        else "Verdicts are about the best of the settings that were tried, not about the"
+        " best there are; the chance in the choice is not in the intervals"
+        f"{' (`repeat: true` measures it)' if remedy else ''}."
     )
     return [
         f"{chooser[0].upper()}{chooser[1:]} is at its own best of"

@@ -31,6 +31,7 @@ KINDS = (
     "tuning",
     "across",
     "elsewhere",
+    "targets",
     "chains",
     "images",
     "users",

@@ -343,6 +343,21 @@ def test_the_effect_at_row_0s_setting_and_what_tuning_changed(
     assert row_0["sensitivity"] == pytest.approx(20 / 3, abs=0.5)
 
 
+def test_a_review_objects_to_few_good_settings(
+    listed: Listed, options: Options
+) -> None:
+    """A learning rate ten times too large or too small costs ten points."""
+    listed()
+    (finding,) = [
+        finding
+        for finding in review("tiny", options.url)
+        if finding.name == "few settings"
+    ]
+    assert "1, 1, 1 of 3 settings are near the best one" in finding.text
+    assert "1 hyperparameter need 2" in finding.text
+    assert "list more levels between" in finding.text
+
+
 def test_a_review_says_which_range_to_type(listed: Listed, options: Options) -> None:
     listed()
     findings = [

@@ -13,6 +13,7 @@ from ablate.records import CellResult, Direction, Tune
 from ablate.report.tuning import (
     Edge,
     TunedRow,
+    _near,
     best_setting,
     edges_of,
     expected_best,
@@ -84,6 +85,14 @@ def row(scores: dict[int, float], close: tuple[int, ...] | None = ()) -> TunedRo
         gain_interval=None,
         has_setting_of_row_0=False,
     )
+
+
+def test_settings_near_the_best_are_counted() -> None:
+    declared = tune([1e-3, 2e-3, 4e-3, 8e-3])
+    scores = {0: 80.0, 1: 79.1, 2: 78.0, 3: 70.0}
+    assert _near(scores, declared, 0.5) == 2
+    assert _near(scores, declared, 1.0) == 3
+    assert _near(scores, declared, None) is None
 
 
 def test_the_best_setting_at_an_edge() -> None:

@@ -27,7 +27,7 @@ from ablate.results.review.generations import (
     known_before,
     left_out_seeds,
 )
-from ablate.results.review.tuning import at_edge
+from ablate.results.review.tuning import at_edge, few_settings
 from ablate.text import escape
 
 # Below this number of seeds a spread is a guess.
@@ -564,6 +564,7 @@ QUESTIONS: tuple[Callable[[Read], Iterator[Finding]], ...] = (
     _mixed,
     _left_out,
     at_edge,
+    few_settings,
     _noise_left_out,
     _too_few_seeds,
     _no_control,

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from pydantic import ValidationError
 
 from ablate import factors
-from ablate.errors import UnknownName
+from ablate.errors import UnknownName, counted
 from ablate.parts import trainer_named
 from ablate.records import Level, Space, Tune, is_number
-from ablate.report.tuning import Edge, edges_of, tuned_rows
+from ablate.report.numbers import fixed
+from ablate.report.tuning import Edge, edges_of, sensitivity, tuned_rows
 from ablate.report.wording import rows_text
 from ablate.results.review.finding import Finding, Read
 
@@ -44,6 +45,40 @@ def at_edge(study: Read) -> Iterator[Finding]:
             f" tune in {study.file}, write: {edge.name}: {wider}",
             study.again(),
         )
+
+
+def few_settings(study: Read) -> Iterator[Finding]:
+    """A row has too few good settings for the number of hyperparameters."""
+    tune = study.declared.tune
+    if tune is None:
+        return
+    rows = tuned_rows(study.results, study.tried, study.declared.criterion.margin)
+    needed = len(tune.names) + 1
+    few = [row for row in rows if row.near is not None and row.near < needed]
+    if not few:
+        return
+    digits = study.results.metric.digits
+    spreads = [sensitivity(row, tune) for row in few]
+    texts = ", ".join(fixed(spread, digits) for spread in spreads if spread is not None)
+    numbers = ", ".join(str(row.near) for row in few)
+    yield Finding(
+        "few settings",
+        f"{rows_text([row.cell.index for row in few])}: {numbers} of {len(tune.points)}"
+        f" settings are near the best one, and {counted(len(tune.names), 'hyperparameter')}"
+        f" need {needed}; on average, settings are {texts} away. A better setting was"
+        " probably not tried, and a row with a sharper response loses more by that."
+        f" {_more_settings(tune, study.file)}",
+        study.again(),
+    )
+
+
+def _more_settings(tune: Tune, file: str) -> str:
+    if not tune.ranges:
+        return f"Under tune in {file}, list more levels between those of the best ones"
+    return (
+        f"Under tune in {file}, write settings: {4 * len(tune.points)}, or narrower ranges"
+        " for all rows"
+    )
 
 
 def _wider(declared: Space, tune: Tune, edge: Edge) -> str:
