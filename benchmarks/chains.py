@@ -64,8 +64,14 @@ def chain(
     true: int = TRUE,
     share: float = 0.0,
     rule: str = "chosen",
+    drift: float = 0.0,
 ) -> Kept:
-    """One chain, as `ablate.trained.chain` decides it, or by another rule."""
+    """One chain, as `ablate.trained.chain` decides it, or by another rule.
+
+    Args:
+        drift: by how much each proposal is measured better than the one before, in
+            standard deviations, although nothing is better.
+    """
     better = np.zeros(PROPOSALS, dtype=bool)
     better[generator.permutation(PROPOSALS)[:true]] = True
     shape = (2, MOST_SEEDS)
@@ -83,7 +89,7 @@ def chain(
     rejections: list[int] = []
     for number in range(1, PROPOSALS + 1):
         gain = effect * NOISE if better[number - 1] else 0.0
-        proposal = drawn(mean + gain, 1)
+        proposal = drawn(mean + gain + drift * number * NOISE, 1)
         if rule == "fresh":
             # The baseline is trained anew for each proposal.
             base, seeds_of_base = drawn(mean, 0), 0
@@ -153,9 +159,17 @@ def chains(
     ]
 
 
-def any_kept(count: int, noise: Noise, share: float = 0.0) -> float:
+# Of how much each proposal is measured better, in standard deviations of a training.
+DRIFTS = (0.005, 0.01, 0.02)
+
+
+def any_kept(count: int, noise: Noise, share: float = 0.0, drift: float = 0.0) -> float:
     """The share of chains without a better proposal that keep any."""
-    made = chains(count, 0.0, noise, true=0, share=share)
+    generator = np.random.default_rng(1)
+    made = [
+        chain(generator, 0.0, noise, true=0, share=share, drift=drift)
+        for _ in range(count)
+    ]
     return sum(each.wrong > 0 for each in made) / count
 
 
@@ -205,6 +219,10 @@ def lines(count: int) -> Iterator[str]:
     for name, noise in {**NOISES, **CHANGED}.items():
         shares = [any_kept(count, noise, share) for share in (0.0, 0.8)]
         yield f"| {name} | {' | '.join(f'{100 * share:.1f} %' for share in shares)} |"
+    for drift in DRIFTS:
+        shares = [any_kept(count, normal, share, drift) for share in (0.0, 0.8)]
+        texts = " | ".join(f"{100 * share:.1f} %" for share in shares)
+        yield f"| normal, a drift of {drift:g} sd per proposal | {texts} |"
     heading = "any false | false share | better ones kept | trials | trials per one"
     yield ""
     yield f"| difference, common share, rule | {heading} |"

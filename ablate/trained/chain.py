@@ -57,6 +57,12 @@ Results = Mapping[int, float | None]
 # gets a number of its own then.
 FAILED = "its training failed"
 WITHDRAWN = "it was withdrawn"
+# Equal results of so many seeds are no evidence: each would count as a new one.
+LEAST_SPREAD = 3
+NO_SPREAD = (
+    f"{LEAST_SPREAD} seeds gave the same result, and so they did for the baseline; the"
+    " script seems to ignore its seed"
+)
 UNDECIDED = (FAILED, WITHDRAWN)
 # The most seeds that a chain can declare.
 MOST_POSSIBLE = 1_000
@@ -521,6 +527,8 @@ class Chain:
             reason=evidence.reason,
             evidence=evidence.value,
         )
+        if _has_no_spread(mine.results, every[mine.against].results):
+            return self._discarded(mine, NO_SPREAD)
         update_proposal(self.options.url, mine)
         return mine
 
@@ -646,6 +654,14 @@ def _checked(results: Mapping[int, float | None]) -> dict[int, float | None]:
             )
         checked[number] = None if value is None or math.isnan(value) else value
     return dict(sorted(checked.items()))
+
+
+def _has_no_spread(results: Results, base: Results) -> bool:
+    """Whether neither of two rows has given different results with several seeds."""
+    shared = [seed for seed in results if seed in base]
+    return len(shared) >= LEAST_SPREAD and all(
+        len({each[seed] for seed in shared}) == 1 for each in (results, base)
+    )
 
 
 def _last_kept(every: Sequence[Proposal]) -> Proposal:

@@ -552,6 +552,14 @@ def test_a_result_does_not_change_after_its_proposal_was_withdrawn(
     assert chain.report("second", {0: 1.5}).proposal.number == 2
 
 
+def test_seeds_without_any_spread_are_no_evidence(tmp_path: Path) -> None:
+    chain = ablate.open_chain("same", runs=tmp_path)
+    chain.begin_reported("first", dict.fromkeys(range(12), 3.31), direction="min")
+    answer = chain.report("second", dict.fromkeys(range(12), 3.28))
+    assert answer.proposal.decision is Decision.DISCARD
+    assert "seems to ignore its seed" in answer.proposal.reason
+
+
 def test_reported_and_trained_chains_do_not_mix(tmp_path: Path) -> None:
     chain = reported(tmp_path)
     with pytest.raises(AblateError, match="are reported; report those of"):
