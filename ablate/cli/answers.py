@@ -50,8 +50,8 @@ class ResultRow(_OpenRow):
     role: RoleWord
     n: int = Field(description="completed seeds")
     delta: float | None = Field(description="mean difference from row 0")
-    delta_low: float | None = Field(description="95 % interval")
-    delta_high: float | None = Field(description="95 % interval")
+    delta_low: float | None = Field(description="interval of the difference")
+    delta_high: float | None = Field(description="interval of the difference")
     p: float | None
     p_adjusted: float | None = Field(
         description="for all rows, looks and the level of the study"

@@ -158,7 +158,14 @@ def _verdict(name: str, url: str, *, speaks: bool) -> int:
     effects = study.effects()
     if speaks:
         for effect in effects:
-            say(sentence(effect, results.metric, declared.criterion.margin))
+            say(
+                sentence(
+                    effect,
+                    results.metric,
+                    declared.criterion.margin,
+                    results.generation.level,
+                )
+            )
     verdicts = {str(effect.verdict) for effect in effects}
     # A commit that trains like the first one differs in nothing.
     worst = next((each for each in WORST_FIRST if each in verdicts), "no difference")

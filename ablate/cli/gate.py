@@ -65,7 +65,14 @@ def gate(
     if project and not _stands(name, effect, url):
         effect = effect.without_verdict(Withheld.BUDGET)
     if form is Format.table:
-        say(sentence(effect, results.metric, declared.criterion.margin))
+        say(
+            sentence(
+                effect,
+                results.metric,
+                declared.criterion.margin,
+                results.generation.level,
+            )
+        )
     else:
         show(effects_table(results, [effect], declared.criterion.margin), form.value)
     raise typer.Exit(GATE_CODES[str(effect.verdict)])

@@ -20,7 +20,7 @@ from ablate.report.numbers import drawable, mean_of, sd_of
 from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.units import unit_for
-from ablate.report.wording import change_text
+from ablate.report.wording import change_text, coverage
 from ablate.text import advice
 
 # Up to this many points of a cloud have error bars; of a larger cloud, only the front.
@@ -172,7 +172,8 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
         sideways=True,
         zero=True,
         note=(
-            "Bars: 95 % intervals for all rows at once. Colours: verdicts. A verdict"
+            f"Bars: {coverage(results.generation.level)} intervals for all rows at once."
+            " Colours: verdicts. A verdict"
             " beside a bar that crosses 0 comes from the step-down test."
         ),
     )

@@ -18,7 +18,7 @@ from ablate.report.units import Unit
 from ablate.report.verdicts import Estimate, Verdict
 from ablate.report.wording import change_text, interval_text, verdict_text
 
-INTERVAL = "Δ (95 % interval)"
+INTERVAL = "Δ ({} interval)"
 
 ADJUSTED = "p (adj.)"
 
@@ -55,11 +55,12 @@ class EarlierVerdict(TypedDict):
 
 
 def effect_columns(
-    metric: Metric, unit: Unit, *, counted: bool = True
+    metric: Metric, unit: Unit, *, counted: bool = True, coverage: str = "95 %"
 ) -> list[Column[Effect]]:
     """Returns the columns of a table of effects.
 
     Args:
+        coverage: the level of the intervals, in words.
         metric: what the differences are of.
         unit: the unit of the FLOPs.
         counted: whether FLOPs are known; a trainer may have none to count.
@@ -101,13 +102,13 @@ def effect_columns(
         Column(
             "difference",
             lambda effect: effect.mean,
-            heading=INTERVAL,
+            heading=INTERVAL.format(coverage),
             text=lambda effect: _difference(effect, metric),
             right=True,
             kind=float | None,
         ),
-        _estimate_column("low", "95 % interval of the difference"),
-        _estimate_column("high", "95 % interval of the difference"),
+        _estimate_column("low", "interval of the difference"),
+        _estimate_column("high", "interval of the difference"),
         _estimate_column("p"),
         Column(
             "p_adjusted",
@@ -309,7 +310,7 @@ def term_columns(metric: Metric, labels: Mapping[str, str]) -> list[Column[Term]
         Column(
             "effect",
             lambda term: getattr(term.estimate, "value", None),
-            heading=INTERVAL,
+            heading=INTERVAL.format("95 %"),
             text=lambda term: (
                 interval_text(term.estimate, metric) if term.estimate else ""
             ),

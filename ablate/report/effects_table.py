@@ -22,6 +22,7 @@ from ablate.report.units import unit_for
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import (
     collapse_note,
+    coverage,
     exploratory,
     extra_note,
     generation_notes,
@@ -91,6 +92,7 @@ def effects_table(
     is_single = len(effects) == 1
     pairing = "paired by seed" if results.is_paired else "unpaired"
     how = _interval_words(results, controls=controls, is_single=is_single)
+    covered = coverage(0.0 if controls else results.generation.level)
     adjusted = _adjusted_text(
         rows=not is_single,
         holm=controls or not results.is_paired,
@@ -102,7 +104,7 @@ def effects_table(
     notes = [
         (
             f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
-            f" mean difference from {against}, {pairing}, with its 95 % interval"
+            f" mean difference from {against}, {pairing}, with its {covered} interval"
             f" ({how}). p: {adjusted}{decided}."
         ),
         (
@@ -147,6 +149,7 @@ def effects_table(
             results.metric,
             unit,
             counted=any(effect.delta_flops is not None for effect in effects),
+            coverage=covered,
         ),
         effects,
         title=results.question,

@@ -229,13 +229,13 @@ def _test_columns(effect_of: Mapping[int, Effect]) -> list[Column[Row]]:
             "delta_low",
             lambda row: estimate(row, "low"),
             kind=float | None,
-            about="95 % interval",
+            about="interval of the difference",
         ),
         Column(
             "delta_high",
             lambda row: estimate(row, "high"),
             kind=float | None,
-            about="95 % interval",
+            about="interval of the difference",
         ),
         Column("p", lambda row: estimate(row, "p"), kind=float | None),
         Column(

@@ -22,6 +22,7 @@ from ablate.report.tuning import (
 )
 from ablate.report.verdicts import Estimate
 from ablate.report.wording import (
+    coverage,
     generation_notes,
     interval_text,
     rows_text,
@@ -56,7 +57,8 @@ def tuning_table(
     notes = [
         *tuning_note(results),
         f"Δ {metric.title.partition(' (')[0]}{unit}: mean difference from row 0 with its"
-        " 95 % interval for all rows at once. at row 0's setting: the row trained at the"
+        f" {coverage(results.generation.level)} interval for all rows at once. at row"
+        " 0's setting: the row trained at the"
         " setting that row 0 has chosen. at own setting: each row at its own; the"
         " verdicts are about this difference. tuning: the row at its own setting minus"
         " the row at that of row 0 (95 % interval for this row alone; not tested).",

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ablate.records import (
     FIRST_LEVEL,
+    LEVEL,
     CellResult,
     Level,
     Metric,
@@ -187,9 +188,14 @@ def no_difference(metric: Metric, margin: float, how: str) -> str:
     )
 
 
-def sentence(effect: Effect, metric: Metric, margin: float) -> str:
-    """Returns what can be said of an effect, as one sentence."""
+def sentence(effect: Effect, metric: Metric, margin: float, level: float = 0.0) -> str:
+    """Returns what can be said of an effect, as one sentence.
+
+    Args:
+        level: that of the study; 0: its intervals are those of 95 %.
+    """
     what = change_text(effect.changed, effect.labels)
+    covered = coverage(level)
     unit, digits = metric.unit, metric.digits
     cost = f" {cost_text(effect)}".rstrip()
     lost = "".join(f"; {number} {state}" for state, number in effect.left_out.items())
@@ -209,10 +215,8 @@ def sentence(effect: Effect, metric: Metric, margin: float) -> str:
             f" ({seeds}: {why} no information about noise)."
         )
     shown = f" ({shown_text(effect)})" if shown_text(effect) else ""
-    range_ = (
-        f"{interval_text(effect.estimate, metric).replace(' (', f'{unit} (95 % interval ')[:-1]},"
-        f" {seeds})"
-    )
+    value, _, interval = interval_text(effect.estimate, metric).partition(" (")
+    range_ = f"{value}{unit} ({covered} interval {interval[:-1]}, {seeds})"
     if effect.verdict in (Verdict.HELPS, Verdict.HURTS):
         why = STEP_DOWN if effect.is_step_down else ""
         return f"{what} {effect.verdict}: {range_}{cost}{why}{shown}."
@@ -389,6 +393,20 @@ def withheld_notes(effects: Sequence[Effect]) -> list[str]:
 def percent(level: float) -> str:
     """Returns a level as `0.5 %`."""
     return f"{100 * level:.3g} %"
+
+
+def coverage(level: float) -> str:
+    """Returns the level of the intervals of a study, as `95 %`.
+
+    Those of a first study are made for 96 %, as seeds may be added, and promise 95 %;
+    those of later ones are wider (`Generation.level`).
+
+    Args:
+        level: that of the study; 0: it has none, and its intervals are those of 95 %.
+    """
+    if not 0 < level < FIRST_LEVEL:
+        return percent(1 - LEVEL)
+    return f"{100 * (1 - level):.5g} %"
 
 
 def error_rate(results: StudyResults) -> str:

@@ -427,7 +427,12 @@ class Chain:
         # Its seeds are fresh, so nothing that was seen before could choose them.
         fresh_results = replace(results, generation=Generation(), earlier={})
         (effect,) = effects(fresh_results, stored.criterion.margin)
-        words = sentence(effect, results.metric, stored.criterion.margin)
+        words = sentence(
+            effect,
+            results.metric,
+            stored.criterion.margin,
+            results.generation.level,
+        )
         words = words.replace(f"{COMMIT} = {last.source[:SHOWN]}", last.name)
         return words, str(effect.verdict)
 

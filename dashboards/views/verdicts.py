@@ -39,7 +39,7 @@ def show(study: Shown) -> None:
         st.info("There is no row to compare with row 0.")
     for effect in effects[:MOST_SENTENCES]:
         words.verdict(
-            sentence(effect, results.metric, margin),
+            sentence(effect, results.metric, margin, results.generation.level),
             VERDICTS[str(effect.verdict)],
         )
     if len(effects) > MOST_SENTENCES:

@@ -172,8 +172,13 @@ def test_more_seeds_are_tested_at_half_of_what_is_left(desk: Desk) -> None:
     assert "tested at 0.5 %" in "\n".join(power_lines(preview(desk, with_seeds("6"))))
     study = desk.run(with_seeds("6"))
     assert level(study) == pytest.approx(0.005)
-    assert "Rows are tested at 0.5 % instead of 4 %" in render(
-        study.effects_table(), "md"
+    table = render(study.effects_table(), "md")
+    assert "Rows are tested at 0.5 % instead of 4 %" in table
+    # An interval states the level that it has.
+    assert "Δ (99.5 % interval)" in table
+    assert "with its 99.5 % interval" in table
+    assert "95 % interval" in render(
+        Study("parts@1", study.store).effects_table(), "md"
     )
     for effect in study.effects():
         assert effect.judged is not None
