@@ -462,11 +462,12 @@ def _equal(sizes: Sequence[Size], row: int, place: int) -> Equal | None:
     # In the middle of the band.
     mean = of_row.mean() - (curves[0] + curves[1]).mean(axis=1) / 2
     here = doublings[place]
-    # One test after the other from each end, until one does not reject.
-    low = int(np.argmin(better)) if not better.all() else len(points) - 1
-    high = int(len(points) - 1 - np.argmin(worse[::-1])) if not worse.all() else 0
-    # A point of the grid more: the ends lie between two of them.
-    low, high = max(0, min(low, high) - 1), min(len(points) - 1, max(low, high) + 1)
+    # One test after the other from each end, until one does not reject. The ends are the
+    # last points that reject, as they lie between these and the next ones.
+    last = len(points) - 1
+    low = last if better.all() else max(0, int(np.argmin(better)) - 1)
+    high = 0 if worse.all() else min(last, last + 1 - int(np.argmin(worse[::-1])))
+    low, high = min(low, high), max(low, high)
     is_above = float(of_row.mean() - of_row_0[place].mean()) > 0
     is_better = is_above == (sizes[0].results.direction == "max")
     # A better row is reached at a larger size, and a worse one at a smaller size.
