@@ -16,6 +16,7 @@ import numpy as np
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
+from ablate.report.confirmation import best_candidates
 from ablate.report.numbers import fixed, mean_of
 from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
 from ablate.report.table import Column, Table, tabulate
@@ -115,7 +116,7 @@ def pareto_table(
     Raises:
         AblateError: no cell is completed.
     """
-    plane = _plane(results, objectives)
+    plane = _plane(results, objectives, every=history)
     if history:
         return _history(plane)
     probabilities = _probabilities(plane)
@@ -213,8 +214,17 @@ def front_columns(plane: Plane, *, with_probability: bool) -> list[Column[FrontP
     ]
 
 
-def _plane(results: StudyResults, objectives: Mapping[str, str]) -> Plane:
-    cells = [cell for cell in results.cells if _is_completed(cell)]
+def _plane(
+    results: StudyResults, objectives: Mapping[str, str], *, every: bool
+) -> Plane:
+    """Returns the cells in the plane of the objectives.
+
+    Args:
+        every: whether cells count that a search has not confirmed, once it has confirmed
+            some. The seed that proposed a cell favours it.
+    """
+    candidates = results.cells if every else best_candidates(results).cells
+    cells = [cell for cell in candidates if _is_completed(cell)]
     if not cells:
         raise AblateError(
             f"{results.name} has no completed cell yet; go on with:"
@@ -269,6 +279,12 @@ def _notes(plane: Plane, on_front: int, with_probability: bool) -> list[str]:
         f"Hypervolume {plane.volume_text(plane.hypervolume())} ({plane.volume_unit}),"
         f" against the worst of each: {reference}.",
     ]
+    left_out = len(plane.results.cells) - len(best_candidates(plane.results).cells)
+    if left_out:
+        notes.append(
+            f"{left_out} cells are left out: the search has not trained them on fresh"
+            " seeds."
+        )
     if with_probability:
         notes.append(
             "P(front): probability of being on the true front, given the spread over"

@@ -211,6 +211,7 @@ def put_cells(
     rest: Rest,
     begun: Collection[str] = (),
     *,
+    fresh: Collection[int] = (),
     standings: Mapping[int, RowStanding] | None = None,
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials.
@@ -221,6 +222,7 @@ def put_cells(
         again: states of trials that should be trained again, unless they have `begun`
             in this run.
         rest: what happens to the study's other cells; see `Rest`.
+        fresh: the seeds on which a search confirms its best cells.
         standings: the standing of each row; a cell that is stored and not among them
             keeps its own.
     """
@@ -257,7 +259,7 @@ def put_cells(
         ],
         again,
     )
-    _cells(connection, study, new, digests, kept)
+    _cells(connection, study, new, digests, kept, fresh)
 
 
 def put_standings(
@@ -398,12 +400,20 @@ def _trials(
         connection.execute(update(trials).where(free).values(status=Status.PLANNED))
 
 
+def _chose(cell: Cell, fresh: Collection[int]) -> set[int]:
+    """Returns the seeds that chose a cell, if it is confirmed on fresh ones."""
+    seeds = {trial.seed for trial in cell.trials}
+    is_confirmed = cell.index > 0 and not seeds.isdisjoint(fresh)
+    return seeds.difference(fresh) if is_confirmed else set()
+
+
 def _cells(
     connection: Connection,
     study: int,
     new: Sequence[Cell],
     digests: Mapping[int, str],
     standings: Mapping[int, RowStanding],
+    fresh: Collection[int],
 ) -> None:
     tested = RowStanding()
     rows = (
@@ -437,12 +447,14 @@ def _cells(
     }
     level_rows = (row for cell in new for row in _level_rows(cell, ids[cell.index]))
     insert_all(connection, levels, level_rows)
+    chose = {cell.index: _chose(cell, fresh) for cell in new}
     trial_rows = (
         {
             "cell_id": ids[cell.index],
             "seed": trial.seed,
             "trial_hash": trial.hash,
             "setting": setting,
+            "chose": trial.seed in chose[cell.index],
         }
         for cell in new
         for trial, setting in itertools.zip_longest(cell.trials, cell.settings)

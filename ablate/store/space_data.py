@@ -87,6 +87,12 @@ def tune_of(data: Mapping[str, Any]) -> Tune | None:
     return build(Tune, data["tune"])
 
 
+def confirms(data: Mapping[str, Any]) -> bool:
+    """Whether a stored space is that of a search that confirms rows on fresh seeds."""
+    strategy = data.get("strategy")
+    return isinstance(strategy, Mapping) and bool(strategy.get("confirm"))
+
+
 def across_of(data: Mapping[str, Any]) -> Across | None:
     """The size of a stored space; None if it has none."""
     if not data.get("across"):

@@ -353,6 +353,11 @@ cell_trials = Table(
         nullable=True,
         comment="number of the setting of the nuisance hyperparameters; NULL: none",
     ),
+    column(
+        "chose",
+        Boolean,
+        comment="whether a search chose the row by this seed, and judges it by fresh ones",
+    ),
     Index("ix_cell_trials_trial_hash", "trial_hash"),
 )
 

@@ -69,6 +69,8 @@ COSTS = ", ".join(
     f"NULLIF(a.{name}, 0) AS {name}"
     for name in ("params", "flops", "flops_paper", "activations")
 )
+# 1: a search chose the row by this seed. A mean over all seeds would favour the row.
+_CHOSE = "CASE WHEN ct.chose THEN 1 ELSE 0 END AS chose"
 _SHOWN = ", ".join(f"r.{name}" for name in NAMES)
 
 TRIAL_RESULTS = f"""
@@ -82,7 +84,7 @@ FROM trials t JOIN architectures a ON a.hash = t.architecture_hash
 
 STUDY_RESULTS = f"""
 CREATE VIEW study_results AS
-SELECT s.name AS study, c.number AS cell, c.role, ct.seed, r.trial, r.status,
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, {_CHOSE}, r.trial, r.status,
        r.epochs, r.epochs_done, {_SHOWN}, r.seconds,
        r.params, r.flops, r.flops_paper, r.activations
 FROM studies s
@@ -98,9 +100,9 @@ SELECT e.trial_hash AS trial, e.number AS epoch,
 FROM epochs e
 """
 
-METRIC_RESULTS = """
+METRIC_RESULTS = f"""
 CREATE VIEW metric_results AS
-SELECT s.name AS study, c.number AS cell, c.role, ct.seed, m.trial_hash AS trial,
+SELECT s.name AS study, c.number AS cell, c.role, ct.seed, {_CHOSE}, m.trial_hash AS trial,
        m.name AS metric, m.value
 FROM studies s
 JOIN cells c ON c.study_id = s.id
@@ -139,10 +141,12 @@ def results_view(
     metrics: Iterable[Metric],
     tune: Tune | None,
     across: Across | None,
+    *,
+    confirms: bool,
 ) -> str:
     """Returns the statement that creates a study's wide view; see `results_query`."""
     view = name.replace('"', '""')
-    query = results_query(study_id, factors, metrics, tune, across)
+    query = results_query(study_id, factors, metrics, tune, across, confirms=confirms)
     return f'CREATE VIEW "{view}" AS {query}'
 
 
@@ -172,6 +176,8 @@ def results_query(
     metrics: Iterable[Metric],
     tune: Tune | None = None,
     across: Across | None = None,
+    *,
+    confirms: bool = False,
 ) -> str:
     """Returns the query of a study's wide view.
 
@@ -184,6 +190,7 @@ def results_query(
         tune: the nuisance hyperparameters, which get a column each.
         across: the size of the study, which gets a column. So the views of all sizes
             have the same columns, for UNION ALL.
+        confirms: whether the study confirms rows on fresh seeds, which adds a column.
     """
     columns = []
     if across is not None:
@@ -206,7 +213,7 @@ def results_query(
     wide = "".join(f"{column},\n       " for column in columns)
     results = f"{_final(metrics)}, t.seconds, t.epochs, t.epochs_done"
     return f"""
-SELECT c.number AS cell, c.role, ct.seed, t.status,
+SELECT c.number AS cell, c.role, ct.seed, {f"{_CHOSE}, " if confirms else ""}t.status,
        {wide}{results}, {COSTS}, t.hash AS trial
 FROM cells c
 JOIN cell_trials ct ON ct.cell_id = c.id

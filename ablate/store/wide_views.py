@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, text
 
 from ablate.records import Metric, Space, is_number
 from ablate.store import views
-from ablate.store.space_data import across_of, metrics_of, tune_of
+from ablate.store.space_data import across_of, confirms, metrics_of, tune_of
 from ablate.store.sql_tables import cells, levels, studies
 
 
@@ -27,7 +27,13 @@ def put_declared(connection: Connection, study: int, space: Space) -> None:
     metrics = space.criterion.metrics
     connection.execute(text(f'DROP VIEW IF EXISTS "{name}"'))
     statement = views.results_view(
-        name, study, numeric, metrics, space.tune, space.across
+        name,
+        study,
+        numeric,
+        metrics,
+        space.tune,
+        space.across,
+        confirms=bool(space.confirmation_seeds),
     )
     connection.exec_driver_sql(statement)
 
@@ -48,6 +54,7 @@ def put_stored(connection: Connection, study: Mapping[str, Any]) -> None:
             metrics,
             tune_of(data),
             across_of(data),
+            confirms=confirms(data),
         )
     )
 
@@ -63,7 +70,12 @@ def query_of(connection: Connection, study: Mapping[str, Any]) -> str:
     numeric, metrics = _columns(connection, study)
     data = study["space"]
     return views.results_query(
-        study["id"], numeric, metrics, tune_of(data), across_of(data)
+        study["id"],
+        numeric,
+        metrics,
+        tune_of(data),
+        across_of(data),
+        confirms=confirms(data),
     )
 
 

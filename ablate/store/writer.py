@@ -297,6 +297,7 @@ class Writer:
                 again,
                 "keep",
                 begun,
+                fresh=searched.confirmation_seeds if searched is not None else (),
                 standings=standings,
             )
 
@@ -594,6 +595,7 @@ def _put_plan(
         cost_revision,
         again,
         rest,
+        fresh=full.space.confirmation_seeds,
         standings=declaration.generation.rows,
     )
     if not declaration.is_same:

@@ -116,6 +116,36 @@ def test_the_table_says_what_the_search_saw(
         assert (row["p_adjusted"] is not None) == confirmed
 
 
+def test_a_column_says_which_seeds_chose_a_row(
+    searched: StudyResults, options: Options
+) -> None:
+    confirmed = [cell for cell in searched.cells if cell.is_confirmed]
+    frame = Study("tiny", options.url).frame()
+    with Reader(options.url) as reader:
+        _, rows = reader.query(
+            "SELECT cell, AVG(top1), COUNT(*) FROM study_results WHERE study = 'tiny' AND"
+            " chose = 0 GROUP BY cell"
+        )
+    means = {cell: (mean, count) for cell, mean, count in rows}
+    for cell in confirmed:
+        fresh = [cell.values[seed] for seed in FRESH]
+        assert means[cell.index] == (pytest.approx(statistics.fmean(fresh)), 4)
+        own = frame[frame.cell == cell.index]
+        assert set(own[own.chose == 1].seed) == set(cell.search_values)
+        assert list(own[own.chose == 0].top1) == pytest.approx(fresh)
+    others = set(frame.cell) - {cell.index for cell in confirmed}
+    assert not frame[frame.cell.isin(others)].chose.any()
+
+
+def test_only_fresh_seeds_decide_the_front(
+    searched: StudyResults, options: Options
+) -> None:
+    confirmed = {cell.index for cell in searched.cells if cell.is_confirmed}
+    table = Study("tiny", options.url).pareto()
+    assert {row["row"] for row in table.data} <= {0, *confirmed}
+    assert any("cells are left out" in note for note in table.notes)
+
+
 def test_proposals_do_not_depend_on_the_confirmation(
     searched: StudyResults, run_text: RunText, options: Options
 ) -> None:

@@ -137,7 +137,13 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_would(
     assert chosen == straight
 
 
-@pytest.mark.parametrize("strategy", SAMPLERS)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(name, marks=pytest.mark.proof if name == "gp" else ())
+        for name in SAMPLERS
+    ],
+)
 def test_what_is_ready_first_changes_no_proposal(strategy: str) -> None:
     """Results come one at a time, in another order than the trials were asked for."""
     declared, bench, slow = (

@@ -2,5 +2,5 @@
 that can be upgraded.
 """
 
-HEAD = "s0001"
-FIRST = "s0001"
+HEAD = "s0002"
+FIRST = "s0002"
