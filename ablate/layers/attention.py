@@ -34,20 +34,39 @@ class Seen:
 
 
 class FirstValues:
-    """The values of a network's first block, while its other blocks need them.
+    """The values of the first attention of a pass, which the others need.
 
-    All attention modules of one network share one such record. Copies are empty.
+    All attention modules of one network share one such record. It is emptied before each
+    pass, as the first attention of the pass before may have been removed. Copies are
+    empty.
     """
 
     def __init__(self) -> None:
         self.values: Tensor | None = None
+        self._owner: nn.Module | None = None
+
+    def begin(self, model: nn.Module, inputs: object) -> None:
+        """Begins a pass; a hook of the network."""
+        self.values = self._owner = None
+
+    def offer(self, module: nn.Module, values: Tensor) -> Tensor:
+        """Returns the values of the first attention of this pass.
+
+        Args:
+            module: the attention that has these values. The first one may offer them
+                again, when checkpointing computes its block a second time.
+        """
+        if self._owner is None or self._owner is module:
+            self._owner, self.values = module, values
+        assert self.values is not None, "the owner has set them"
+        return self.values
 
     def __deepcopy__(self, memo: dict[int, object]) -> FirstValues:
         memo[id(self)] = copied = FirstValues()
         return copied
 
     def __getstate__(self) -> dict[str, None]:
-        return {"values": None}
+        return {"values": None, "_owner": None}
 
 
 class AttentionEdits(nn.Module):
@@ -56,8 +75,7 @@ class AttentionEdits(nn.Module):
     Without edits, nothing changes.
 
     Attributes:
-        first: the values of the first block; None if no edit needs them.
-        is_first: whether this is the attention of the first block.
+        first: the values of the first attention; None if no edit needs them.
     """
 
     def __init__(self) -> None:
@@ -70,7 +88,6 @@ class AttentionEdits(nn.Module):
         self.attended = nn.ModuleList()
         self.output = nn.ModuleList()
         self.first: FirstValues | None = None
-        self.is_first = False
 
 
 class EditableAttention(nn.Module):
@@ -147,10 +164,9 @@ class EditableAttention(nn.Module):
             attended = self._explicit(q, k, v, source, bias, mask)
         first = self.edits.first
         if first is not None:
-            if self.edits.is_first:
-                first.values = v
+            values = first.offer(self, v)
             for edit in self.edits.attended:
-                attended = edit(attended, v, first.values)
+                attended = edit(attended, v, values)
         return _merge(attended)
 
     def _explicit(

@@ -443,9 +443,9 @@ def _share_first_values(model: nn.Module) -> None:
     if not any(len(module.edits.attended) for module in modules):
         return
     first = FirstValues()
+    model.register_forward_pre_hook(first.begin)
     for module in modules:
         module.edits.first = first
-        module.edits.is_first = module is modules[0]
 
 
 def _edit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -120,6 +122,25 @@ def test_several_parts_and_patterns_at_once() -> None:
     attention, mlp, norms = 4 * 16 * 16 + 4 * 16, 2 * 16 * 32 + 48, 4 * 16
     removed = attention + 2 * mlp + (attention + mlp + norms)
     assert cells["none"].cost.params - cell.cost.params == removed
+
+
+def test_a_pass_knows_nothing_of_the_pass_before() -> None:
+    """Without the first attention, values are those of the second one."""
+    factors = "remove: [none, blocks.0.attn], value_residual: [0, 0.5]"
+    text = SPACE.replace("remove: [each blocks.*.mlp]", factors)
+    cell = planned(text.replace("design: leave-one-out", "design: grid")).cells[-1]
+    assert cell.note == ""
+    assert cell.architecture is not None
+    torch.manual_seed(0)
+    model = build(cell.architecture).eval()
+    images = torch.randn(2, 3, 1, 8, 8)
+    with torch.no_grad():
+        alone = [model(images[0]), model(images[1])]
+        assert torch.equal(model(images[0]), alone[0])
+        model(images[1][:2])
+        copied = copy.deepcopy(model)
+        assert torch.equal(copied(images[0]), alone[0])
+        assert torch.equal(model(images[0]), alone[0])
 
 
 @pytest.mark.proof
