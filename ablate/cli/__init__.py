@@ -7,6 +7,7 @@ import re
 import select
 import sys
 import traceback
+import warnings
 from typing import Any
 
 
@@ -61,6 +62,7 @@ def main() -> None:
     from ablate.text import advice
 
     use_plain_signs()
+    warnings.showwarning = _show_warning
     refuse_wandb()
     if len(sys.argv) == 1:
         sys.argv.append("--help")
@@ -71,6 +73,13 @@ def main() -> None:
         # While modules load. An interruption of a verb ends in `app`.
         print("interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Prints a warning of a library, as of a sign that a font lacks, without its source."""
+    from ablate.cli.output import tell
+
+    tell(f"warning: {message}")
 
 
 def _main() -> None:

@@ -164,7 +164,7 @@ def _trials_text(shown: Preview) -> str:
     """Returns the trials of a plan and their time, in a sentence."""
     time = ", in an unknown time"
     if shown.seconds is not None:
-        time = f", about {duration(shown.seconds)}"
+        time = f", about {duration(shown.seconds)} of training"
     trials = len(shown.plan.trials) - len(shown.shared)
     return (
         f"{trials} trials: {shown.known_trials} known, {len(shown.to_train)} to"

@@ -371,8 +371,52 @@ def _integer(text: str) -> int:
     return int(digits)
 
 
-# What other tools call a key.
+# What other tools call a key: timm's arguments first.
 _ELSEWHERE = {
+    "aa": "rand_augment",
+    "auto_augment": "rand_augment",
+    "aug_repeats": "repeats",
+    "bce_loss": "loss",
+    "betas": "beta1",
+    "clip_grad_norm": "clip_grad",
+    "cooldown_epochs": "schedule_options",
+    "decay_epochs": "schedule_options",
+    "decay_rate": "schedule_options",
+    "drop_path": "factors",
+    "grad_accum_steps": "accumulate",
+    "gradient_clip_val": "clip_grad",
+    "grad_checkpointing": "checkpointing",
+    "hflip": "flip",
+    "init_lr": "lr",
+    "jsd_loss": "loss",
+    "lr_base": "lr",
+    "lr_cycle_decay": "schedule_options",
+    "lr_cycle_limit": "schedule_options",
+    "lr_cycle_mul": "schedule_options",
+    "lr_k_decay": "schedule_options",
+    "lr_noise": "schedule_options",
+    "max_grad_norm": "clip_grad",
+    "model_ema": "ema",
+    "model_ema_decay": "ema",
+    "model_ema_warmup": "ema_warmup",
+    "opt": "optimizer",
+    "opt_betas": "beta1",
+    "opt_eps": "eps",
+    "opt_kwargs": "optimizer_options",
+    "patience_epochs": "schedule_options",
+    "ratio": "crop_ratio",
+    "recount": "random_erasing",
+    "remode": "random_erasing",
+    "reprob": "random_erasing",
+    "resplit": "random_erasing",
+    "scale": "crop_scale",
+    "sched": "schedule",
+    "sched_kwargs": "schedule_options",
+    "smoothing": "label_smoothing",
+    "train_interpolation": "interpolation",
+    "train_crop_mode": "augmentation",
+    "warmup_lr_init": "warmup_lr",
+    "warmup_prefix": "schedule_options",
     "augmentation": "rand_augment",
     "batch": "batch_size",
     "bs": "batch_size",
@@ -401,7 +445,7 @@ _ELSEWHERE = {
 
 def unknown_key(key: str, keys: list[str]) -> str:
     """Returns the message for a key that a mapping does not have."""
-    ours = _ELSEWHERE.get(key.lower())
+    ours = _ELSEWHERE.get(key.lower().lstrip("-").replace("-", "_"))
     if ours in keys:
         return f"unknown key '{shortened(key)}'; did you mean '{ours}'?"
     return unknown("key", key, keys)

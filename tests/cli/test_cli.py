@@ -86,7 +86,7 @@ def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
     code, out, _ = say("plan", "more.yaml")
     assert code == 0
     assert "shortcuts.b = 3 does not divide the width 16" in out
-    assert re.search(r"2 trials: 0 known, 2 to train, about \d+ s\.", out)
+    assert re.search(r"2 trials: 0 known, 2 to train, about \d+ s of training\.", out)
     assert "Data: digits, 200 training images of 8 x 8 x 1, 10 classes." in out
     assert not Path("runs").exists()
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import re
 import sys
+import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ablate.cli import main
 from ablate.cli.output import show, use_plain_signs
 from ablate.report.table import Table
 
@@ -138,3 +141,14 @@ def test_a_sentence_breaks_its_lines_where_there_is_room_too(
     out = capsys.readouterr().out
     assert max(len(line) for line in out.splitlines()) < 100
     assert out.count("word") == 60
+
+
+def test_a_warning_shows_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(sys, "argv", ["ablate", "status", "--runs", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    warnings.showwarning("a sign is missing", UserWarning, "/source.py", 3)
+    assert capsys.readouterr().err.endswith("warning: a sign is missing\n")

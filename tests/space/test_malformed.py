@@ -648,3 +648,42 @@ def test_whatever_a_message_suggests_is_accepted() -> None:
                 if "unknown" in other and meant[2] in other
             ], message
     assert followed >= 5
+
+
+# How timm's train.py calls what a recipe has.
+TIMM = {
+    "aa": "rand_augment",
+    "opt": "optimizer",
+    "sched": "schedule",
+    "reprob": "random_erasing",
+    "remode": "random_erasing",
+    "smoothing": "label_smoothing",
+    "opt-eps": "eps",
+    "opt_betas": "beta1",
+    "clip-grad": "clip_grad",
+    "warmup-epochs": "warmup_epochs",
+    "mixup-off-epoch": "mixup_off_epoch",
+    "train-interpolation": "interpolation",
+    "hflip": "flip",
+    "ratio": "crop_ratio",
+    "scale": "crop_scale",
+    "aug-repeats": "repeats",
+    "model-ema": "ema",
+    "lr-cycle-mul": "schedule_options",
+    "decay-rate": "schedule_options",
+    "batch-size": "batch_size",
+    "weight-decay": "weight_decay",
+    "min-lr": "min_lr",
+    "layer-decay": "layer_decay",
+    "color-jitter": "color_jitter",
+    "bce-loss": "loss",
+    "grad-accum-steps": "accumulate",
+    "grad-checkpointing": "checkpointing",
+}
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_the_names_of_timm_lead_to_ours(name: str, tiny: str) -> None:
+    text = tiny.replace("recipe: {", f"recipe: {{{name}: 1, ")
+    with pytest.raises(SpaceError, match=f"did you mean '{TIMM[name]}'"):
+        space.load(text, "tiny.yaml")
