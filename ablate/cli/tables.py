@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate import tasks
+from ablate.learning.named_parts import decoupled
 from ablate.records import (
     LENGTHS,
     Cell,
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from ablate.pipeline import Preview
     from ablate.store.studies import StudyStatus
     from ablate.trained.disk import Place
+
+# More weight decay than this is meant for an optimizer that decouples it.
+SMALL_DECAY = 0.005
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,13 @@ def _plan_notes(plan: Plan) -> list[str]:
     ]
     chosen = [f"{name.removeprefix('recipe.')} is chosen by each row" for name in tuned]
     recipe = ", ".join([*fields, *(f"{name} varies" for name in varied), *chosen])
+    decay = plan.space.recipe.weight_decay
+    other = decoupled(plan.space.recipe.optimizer) if decay > SMALL_DECAY else ""
+    if other:
+        notes.append(
+            f"{plan.space.recipe.optimizer} adds weight_decay {decay:g} to the gradient,"
+            f" and may learn nothing; {other} decouples them."
+        )
     warmup = plan.space.recipe.warmup_epochs
     cut = plan.space.warmup_fits and any(
         int(epochs) <= warmup

@@ -79,6 +79,26 @@ def test_a_study_in_which_nothing_completes_says_where_to_look(say: Say) -> None
     assert "effects" not in err
 
 
+@pytest.mark.parametrize(
+    ("recipe", "other"),
+    [
+        ("optimizer: adopt", "adoptw"),
+        ("optimizer: nadam", "nadamw"),
+        ("optimizer: adopt, weight_decay: 1e-4", ""),
+        ("optimizer: lamb", ""),
+        ("optimizer: sgd", ""),
+    ],
+)
+def test_plan_warns_of_decay_in_the_gradient(
+    recipe: str, other: str, tiny: str, say: Say, tmp_path: Path
+) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny.replace("recipe: {", f"recipe: {{{recipe}, "))
+    code, out, _ = say("plan", str(file), "--runs", str(tmp_path / "runs"))
+    assert code == 0
+    assert (f"{other} decouples them" in out) is bool(other)
+
+
 def test_plan_shows_cells_costs_and_reasons(say: Say) -> None:
     Path("more.yaml").write_text(
         Path("tiny.yaml").read_text() + "fixed: {shortcuts.b: 3}\n"
