@@ -36,7 +36,8 @@ FACTOR = Factor(
             default="none",
             about="softmax(norm(Q) norm(K)^T / sqrt(d)), with a layer norm or an RMS"
             " norm over the d channels of a head, before the scale; d or 2 d parameters"
-            " each for queries and keys, which the heads share",
+            " each for queries and keys, which the heads share. Its epsilon is 1e-6 in all"
+            " families; Swin's own norms have 1e-5",
             typical=("layer", "rms"),
         ),
     ),

@@ -32,7 +32,7 @@ FACTOR = Factor(
             default=0,
             about="number of learnt tokens without position that enter the first block"
             " behind the class token and are left out after the last one; width"
-            " parameters each",
+            " parameters each. In CaiT, they pass through class attention, too",
             typical=(1, 4),
         ),
     ),

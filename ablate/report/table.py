@@ -368,3 +368,15 @@ def as_json(table: Table) -> str:
     """Returns a JSON array with one object per row."""
     text = json.dumps(list(table.data), indent=1, ensure_ascii=False, default=str)
     return escape.json(text) + "\n"
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """Returns names of columns, numbered where one occurs again: `a`, `a (2)`."""
+    found = list[str]()
+    for name in names:
+        heading, number = name, 1
+        while heading in found or (number > 1 and heading in names):
+            number += 1
+            heading = f"{name} ({number})"
+        found.append(heading)
+    return found

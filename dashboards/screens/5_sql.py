@@ -14,7 +14,7 @@ from links import keep, state
 from stored import URL, studies
 
 from ablate.errors import AblateError
-from ablate.report.table import Table, comma_separated
+from ablate.report.table import Table, comma_separated, unique
 from ablate.store.queries import OTHERS_ROWS, OTHERS_SECONDS
 from ablate.store.reader import Reader
 
@@ -66,13 +66,7 @@ def show(statement: str) -> None:
         return
     took = 1000 * (time.perf_counter() - start)
     # A query may contain a column twice; the headings of a table must be unique.
-    headings = list[str]()
-    for name in columns:
-        heading, number = name, 1
-        while heading in headings or (number > 1 and heading in columns):
-            number += 1
-            heading = f"{name} ({number})"
-        headings.append(heading)
+    headings = unique(columns)
     frame = pd.DataFrame(rows, columns=headings)
     data = [dict(zip(headings, row, strict=True)) for row in rows]
     written = comma_separated(Table(headings, [], data))

@@ -207,3 +207,24 @@ def test_gpus_are_those_that_torch_sees(
     assert local._gpus(order) == names
     assert local._gpus(replace(order, gpus=1)) == names[:1]
     assert local._gpus(replace(order, resources=Resources())) == []
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("users", ["1", "0", None])
+def test_the_users_setting_of_ray_train_stays(users: str | None) -> None:
+    """Tune's schedulers are imported with another one; workers inherit that of the user."""
+    code = (
+        "import os, ablate.execution.tune_schedulers, ablate.execution.ray_tune\n"
+        "print(os.environ.get('RAY_TRAIN_V2_ENABLED'))"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != "RAY_TRAIN_V2_ENABLED"}
+    if users is not None:
+        environment["RAY_TRAIN_V2_ENABLED"] = users
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(users)

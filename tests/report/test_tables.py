@@ -22,7 +22,7 @@ from ablate.errors import UnknownName
 from ablate.records import CellResult, Cost, Looks, Status, StudyResults
 from ablate.report.results_table import results_table
 from ablate.report.summary import summarise
-from ablate.report.table import plain, render
+from ablate.report.table import plain, render, unique
 from ablate.report.units import unit_for
 from ablate.tasks import classification
 
@@ -257,3 +257,17 @@ def test_missing_row_numbers_are_explained() -> None:
     notes = " ".join(grid.notes)
     assert "Row numbers that are missing: cells that the search proposed again" in notes
     assert "Row numbers that are missing" not in " ".join(results_table(RESULTS).notes)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["a", "a", "a"], ["a", "a (2)", "a (3)"]),
+        (["a (2)", "a", "a"], ["a (2)", "a", "a (3)"]),
+        (["a", "a", "a (2)"], ["a", "a (3)", "a (2)"]),
+        (["", ""], ["", " (2)"]),
+    ],
+)
+def test_headings_of_a_query_are_unique(names: list[str], expected: list[str]) -> None:
+    assert unique(names) == expected
