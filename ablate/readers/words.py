@@ -11,7 +11,7 @@ import re
 STEPS = ("epoch", "step", "global_step", "trainer_global_step", "iteration", "iter")
 _SEED = re.compile(
     r"(.*[._/ -])?(random_?|rng_?)?"
-    r"(seed(_everything)?|random_state|fold|replicate|repeat)s?",
+    r"(seed(_everything)?|random_state|fold|rep|replicate|repeat)s?",
     re.IGNORECASE,
 )
 # Columns that number the items of a test set, not runs.

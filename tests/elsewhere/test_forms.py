@@ -268,6 +268,14 @@ LONG = {
         lambda n, s: {"norm": 1 if n == "layer" else 2, "seed": s},
     ),
     "seeds in other letters": (by_norm, lambda n, s: {"norm": n, "Seed ": s}),
+    "a name of the row and seeds": (
+        by_norm,
+        lambda n, s: {"name": n, "norm": n, "seed": s},
+    ),
+    "a name of the row, a text and seeds": (
+        by_norm,
+        lambda n, s: {"name": "all", "norm": n, "seed": s, "data": "a"},
+    ),
     "an identifier and a name": (
         by_norm,
         lambda n, s: {"run_id": f"x{n}{s}", "name": n, "norm": n, "seed": s},

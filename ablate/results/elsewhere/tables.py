@@ -349,7 +349,10 @@ class _Curves:
         import pandas as pd
 
         frame = self._frame
-        named = [name for name in names if not is_seed(name)]
+        has_names = any(not is_seed(name) for name in names)
+        if has_names and self._is_unique(step, names):
+            # What changes in a run that has a name of its own is measured.
+            return list(names)
         keys = [
             name
             for name in frame.columns
@@ -360,9 +363,6 @@ class _Curves:
                 and frame[name].nunique() < len(frame)
             )
         ]
-        if named:
-            # A run has a name of its own. What changes in a run is measured.
-            return named
         for name in frame.columns:
             if (
                 name not in keys
