@@ -10,6 +10,8 @@ from ablate.own import registry
 from ablate.parts import own_part
 from ablate.records import ADAMS, LOSSES, NO_AUGMENTATION, SCHEDULES
 
+# Before the name of an optimizer of timm: slow weights follow it (Zhang et al. 2019).
+LOOKAHEAD = "lookahead_"
 # The fields of a recipe that name a part, which may be one of a user's file.
 NAMING = ("loss", "optimizer", "schedule", "augmentation")
 
@@ -28,7 +30,7 @@ def named_part(field: str, name: str) -> Any | None:
         return None
     built_in = _built_in(field)
     registry.besides(field, built_in)
-    if name in built_in:
+    if _is_built_in(field, name):
         return None
     return own_part(field, name, built_in)
 
@@ -37,7 +39,14 @@ def is_part(field: str, name: str) -> bool:
     """Whether a name of a field is built in, or declared by a loaded file."""
     if field == "optimizer" and name in (*ADAMS, "sgd"):
         return True
-    return name in registry.of_kind(field) or name in _built_in(field)
+    return name in registry.of_kind(field) or _is_built_in(field, name)
+
+
+def _is_built_in(field: str, name: str) -> bool:
+    if field == "optimizer":
+        # timm wraps any optimizer of its own.
+        name = name.removeprefix(LOOKAHEAD)
+    return name in _built_in(field)
 
 
 @cache

@@ -26,7 +26,7 @@ from timm.scheduler import create_scheduler_v2
 from torch import nn
 
 from ablate.errors import AblateError, PartError, shortened, unknown
-from ablate.learning.named_parts import named_part
+from ablate.learning.named_parts import LOOKAHEAD, named_part
 from ablate.own.mistakes import error_text
 from ablate.records import ADAMS, Recipe
 from ablate.records.options import parse_options
@@ -209,7 +209,7 @@ def _refusal(
 
 
 def _optimizer_refusal(recipe: Recipe) -> str:
-    name = recipe.optimizer
+    name = recipe.optimizer.removeprefix(LOOKAHEAD)
     if get_optimizer_info(name).second_order:
         return (
             f"optimizer {name} needs second derivatives, which training does not give"
@@ -220,8 +220,8 @@ def _optimizer_refusal(recipe: Recipe) -> str:
         # A package is missing, or asserts that it needs a GPU.
         return f"optimizer {name} cannot be loaded here: {shortened(str(error))}"
     allowed = set(arguments.parameters) - _INTERNAL - _FIELDS.keys()
-    fields = {**_FIELDS, **(_ADAM_FIELDS if name in ADAMS else {})}
-    if name == "sgd":
+    fields = {**_FIELDS, **(_ADAM_FIELDS if recipe.optimizer in ADAMS else {})}
+    if recipe.optimizer == "sgd":
         fields["momentum"] = "momentum"
     for option in parse_options(recipe.optimizer_options):
         if option in fields:

@@ -24,6 +24,7 @@ from tests.training.test_training import RECIPE, train, trial
 # Those that need a GPU and a package of their own, and one that needs the Hessian.
 ELSEWHERE = ("bnb", "fused", "adahessian")
 HERE = [name for name in list_optimizers() if not name.startswith(ELSEWHERE)]
+WRAPPED = ["lookahead_adamw", "lookahead_sgd", "lookahead_radam"]
 OPTIONS = {
     "linear": "",
     "poly": "decay_rate=2.0",
@@ -44,7 +45,7 @@ def test_nearly_all_optimizers_of_timm_are_here() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", [*HERE, *WRAPPED])
 @pytest.mark.filterwarnings("ignore")
 def test_each_optimizer_resumes_bit_for_bit(name: str, tmp_path: Path) -> None:
     recipe = replace(RECIPE, optimizer=name, epochs=2, schedule="wsd", lr=1e-4)
