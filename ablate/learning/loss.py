@@ -77,7 +77,10 @@ def training_loss(recipe: Recipe, *, offset: bool = False) -> nn.Module:
     elif offset and recipe.loss == "cross-entropy":
         loss = OffsetCrossEntropy()
     elif recipe.loss == "bce":
-        loss = BinaryCrossEntropy(smoothing=0.0 if mixes else recipe.label_smoothing)
+        loss = BinaryCrossEntropy(
+            smoothing=0.0 if mixes else recipe.label_smoothing,
+            target_threshold=recipe.loss_threshold or None,
+        )
     elif mixes:
         loss = SoftTargetCrossEntropy()
     elif recipe.label_smoothing:

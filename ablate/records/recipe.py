@@ -113,6 +113,10 @@ class Recipe:
     """What training minimises: cross-entropy, bce (binary cross-entropy), or a loss from
     a file of your own.
     """
+    loss_threshold: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """With bce: targets above this probability are 1 and others 0, after mixing and
+    smoothing (Wightman et al. 2021 have 0.2); 0: targets stay soft.
+    """
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Probability that is spread evenly over all classes."""
     mixup: Annotated[float, Ge(0)] = 0.0
@@ -306,6 +310,7 @@ class Recipe:
             ),
             (self.warmup_epochs > 0, ("warmup_lr",), "warmup_epochs is above 0"),
             (self.weight_decay > 0, ("factor_decay",), "weight_decay is above 0"),
+            (self.loss == "bce", ("loss_threshold",), "loss is bce"),
             (self.ema > 0, ("ema_warmup",), "ema is above 0"),
             (
                 self.mixes,

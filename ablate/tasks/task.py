@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NOT_IN_SCENES = frozenset(
     (
         "loss",
+        "loss_threshold",
         "label_smoothing",
         "mixup",
         "cutmix",

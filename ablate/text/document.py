@@ -377,6 +377,7 @@ _ELSEWHERE = {
     "auto_augment": "rand_augment",
     "aug_repeats": "repeats",
     "bce_loss": "loss",
+    "bce_target_thresh": "loss_threshold",
     "betas": "beta1",
     "clip_grad_norm": "clip_grad",
     "cooldown_epochs": "schedule_options",

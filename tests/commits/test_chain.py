@@ -290,7 +290,13 @@ def test_a_chain_chooses_rows_and_seeds(ours: Ours, action: str) -> None:
 @pytest.mark.parametrize(
     "words", [("propose", "x", "better"), ("withdraw", "x"), ("list", "x")]
 )
-def test_an_unknown_chain_is_named(command: Command, words: tuple[str, ...]) -> None:
+def test_an_unknown_chain_is_named(
+    command: Command,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     command("chain", "begin", "ours", "a", "--reported", "0=1", "--direction", "max")
     done = command("chain", *words)
     assert done.code == 2

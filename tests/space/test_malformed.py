@@ -677,6 +677,7 @@ TIMM = {
     "layer-decay": "layer_decay",
     "color-jitter": "color_jitter",
     "bce-loss": "loss",
+    "bce-target-thresh": "loss_threshold",
     "grad-accum-steps": "accumulate",
     "grad-checkpointing": "checkpointing",
 }

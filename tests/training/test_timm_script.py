@@ -36,6 +36,7 @@ WORDS = {
     "schedule": "sched",
     "eps": "opt_eps",
     "label_smoothing": "smoothing",
+    "loss_threshold": "bce_target_thresh",
     "mixup_switch": "mixup_switch_prob",
     "ema": "model_ema_decay",
     "ema_warmup": "model_ema_warmup",
@@ -54,6 +55,7 @@ def arguments(recipe: Recipe) -> dict[str, object]:
     return {
         **said,
         "lr": recipe.rate,
+        "bce_target_thresh": recipe.loss_threshold or None,
         "opt_eps": recipe.eps or None,
         "opt_betas": (
             None if recipe.optimizer == "sgd" else (recipe.beta1, recipe.beta2)
@@ -119,6 +121,8 @@ CASES: dict[str, dict[str, object]] = {
     "sgd": {"optimizer": "sgd", "momentum": 0.8, "schedule": "constant", "min_lr": 0.0},
     "lamb bce": {"optimizer": "lamb", "loss": "bce", "cutmix": 1.0},
     "smooth bce": {"loss": "bce", "label_smoothing": 0.2},
+    "bce of a1": {"loss": "bce", "mixup": 0.4, "cutmix": 1.0, "loss_threshold": 0.2},
+    "lookahead": {"optimizer": "lookahead_radam"},
     "betas": {"eps": 1e-4, "beta1": 0.8, "beta2": 0.95},
     "layers": {"layer_decay": 0.7, "ema": 0.99, "ema_warmup": True},
     "pairs": {

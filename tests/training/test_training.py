@@ -172,6 +172,7 @@ def test_seeds_differ_and_learning_happens(tmp_path: Path) -> None:
         {"min_lr": 1e-3},
         {"clip_grad": 0.01},
         {"loss": "bce"},
+        {"loss": "bce", "mixup": 0.5, "loss_threshold": 0.2},
         {"label_smoothing": 0.2},
         {"mixup": 0.5},
         {"cutmix": 0.5},

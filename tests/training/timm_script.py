@@ -53,6 +53,7 @@ DEFAULTS = {
     "mixup_off_epoch": 0,
     "smoothing": 0.1,
     "bce_loss": False,
+    "bce_target_thresh": None,
     "model_ema": False,
     "model_ema_decay": 0.9998,
     "model_ema_warmup": False,
@@ -115,11 +116,16 @@ class Script:
 
     def _loss(self) -> nn.Module:
         args = self.args
+        threshold = args.bce_target_thresh
         if self.mixup is not None:
-            return BinaryCrossEntropy() if args.bce_loss else SoftTargetCrossEntropy()
+            return (
+                BinaryCrossEntropy(target_threshold=threshold)
+                if args.bce_loss
+                else SoftTargetCrossEntropy()
+            )
         if args.smoothing:
             return (
-                BinaryCrossEntropy(smoothing=args.smoothing)
+                BinaryCrossEntropy(smoothing=args.smoothing, target_threshold=threshold)
                 if args.bce_loss
                 else LabelSmoothingCrossEntropy(args.smoothing)
             )
