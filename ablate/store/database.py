@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -513,8 +512,9 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 # What SQLite says of a file that is no database any more.
 DAMAGE = ("malformed", "not a database", "short read", "no such table")
-# The file of each open store: its number, and the most bytes that it had.
-_files: WeakKeyDictionary[Engine, tuple[int, int]] = WeakKeyDictionary()
+# The file of each open store, its number, and the most bytes that it had. A trial in this
+# process may change the working directory.
+_files: WeakKeyDictionary[Engine, tuple[Path, int, int]] = WeakKeyDictionary()
 
 
 def _refuse_other_contents(engine: Engine) -> None:
@@ -524,15 +524,18 @@ def _refuse_other_contents(engine: Engine) -> None:
     """
     if engine.dialect.name != "sqlite" or not engine.url.database:
         return
+    file, number, size = _files.get(
+        engine, (Path(engine.url.database).absolute(), 0, 0)
+    )
     try:
-        found = os.stat(engine.url.database)
+        found = file.stat()
     except FileNotFoundError:
-        raise DamagedStore(f"{engine.url.database} was removed in use") from None
-    number, size = _files.get(engine, (found.st_ino, 0))
-    if found.st_ino != number or found.st_size < size:
-        what = "replaced" if found.st_ino != number else "truncated"
-        raise DamagedStore(f"{engine.url.database} was {what} while it was in use")
-    _files[engine] = number, found.st_size
+        raise DamagedStore(f"{file} was removed while it was in use") from None
+    if number and found.st_ino != number:
+        raise DamagedStore(f"{file} was replaced while it was in use")
+    if found.st_size < size:
+        raise DamagedStore(f"{file} was truncated while it was in use")
+    _files[engine] = file, found.st_ino, found.st_size
 
 
 def _revision(connection: Connection) -> str | None:

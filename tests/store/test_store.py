@@ -537,6 +537,22 @@ def test_a_name_of_another_file_is_refused_before_anything_is_shown(
         assert "generation" not in out + error
 
 
+def test_a_trial_may_change_the_working_directory(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def leave(event: Event) -> None:
+        os.chdir("/")
+
+    declared = space.load(tiny, "tiny.yaml")
+    options = Options(runs=Path("runs"), executor="inline")
+    outcome = pipeline.run(
+        declared, "tiny.yaml", options, Hooks(event=leave), SimulatedExecutor()
+    )
+    assert outcome.trained == 8
+
+
 def test_stores_that_are_made_at_once(tmp_path: Path) -> None:
     """Each of several commands may be the first."""
 
