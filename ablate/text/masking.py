@@ -52,9 +52,10 @@ _VARIABLE = re.compile(
     r"(?P<before>(?:_|\b)(?:TOKEN|PASS|PASSWD|SECRET|APIKEY|PAT)=)"
     rf"(?P<secret>{_QUOTED}|[^&\s'\"]+)"
 )
+# Of an HTTP header. What follows `basic` in a sentence has small letters only.
 _BEARER = re.compile(
-    r"(?P<before>\b(?:bearer|basic)\s{1,3})(?P<secret>[A-Za-z0-9._~+/-]{12,}=*)",
-    re.IGNORECASE,
+    r"(?P<before>\b(?i:bearer|basic)\s{1,3})"
+    r"(?P<secret>(?=[A-Za-z0-9._~+/-][a-z._~+/-]*[A-Z0-9=])[A-Za-z0-9._~+/-]{12,}=*)"
 )
 # An option of a command. `--token NEW` of the dashboard is no secret.
 _OPTION = re.compile(

@@ -34,6 +34,7 @@ PLAIN = (
     "invalid password: the server said no",
     "pad_token: 5, token: 17, --max-token 128, --pad-token x, sort key: name",
     "ssh://git@github.com/a/b",
+    "a basic transformation, and basic augmentations of 64 tokens",
     "no secrets here",
 )
 # Put together, so that no scanner of repositories takes them for secrets.
@@ -59,7 +60,8 @@ NAMED = [
     ('{"password": "with blank"}', '{"password": ***}'),
     ("AccountKey=abc;x", "AccountKey=***"),
     ("HF_TOKEN=abc", "HF_TOKEN=***"),
-    ("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer ***"),
+    ("Authorization: Bearer abcdefghijklmn0p", "Authorization: Bearer ***"),
+    ("authorization: basic dXNlcjpwYXNz", "authorization: basic ***"),
     ("postgresql://ada:12345@h/d", "postgresql://ada:***@h/d"),
     ("postgresql://ada:s3@cret@h/d", "postgresql://ada:***@h/d"),
     ("--password s3cret x", "--password *** x"),
