@@ -161,8 +161,13 @@ def rows_of(path: Path, *, ended: bool = True) -> Iterator[Mapping[str, Any]]:
 
 def text_of(content: bytes) -> str:
     """Returns the text of a file, whose beginning may mark its encoding."""
-    is_wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-    return content.decode("utf-16" if is_wide else "utf-8-sig", errors="replace")
+    return content.decode(encoding_of(content[:2]), errors="replace")
+
+
+def encoding_of(begin: bytes) -> str:
+    """Returns the encoding of a text by its first two bytes."""
+    is_wide = begin in (b"\xff\xfe", b"\xfe\xff")
+    return "utf-16" if is_wide else "utf-8-sig"
 
 
 def separator_of(header: str) -> str:

@@ -209,7 +209,8 @@ def open_writer(url: str) -> Engine:
         with _readable_errors(url):
             _create_file(file)
         engine = create_engine(
-            URL.create("sqlite", database=str(file)), execution_options=_OF_WRITERS
+            URL.create("sqlite", database=str(file)),
+            execution_options={**_OF_WRITERS, "file": file},
         )
         event.listen(engine, "connect", _pragmas)
         # Python's driver would commit before each CREATE TABLE, and a kill between two
@@ -315,6 +316,11 @@ def _refuse_foreign(connection: Connection, revision: str | None, url: str) -> N
     )
 
 
+def file_of(connection: Connection) -> Path | None:
+    """Returns the file of a store that is open; None for one on a server."""
+    return connection.get_execution_options().get("file")
+
+
 def exclude_drivers(connection: Connection) -> None:
     """Keeps other drivers out of the same code until the transaction ends.
 
@@ -363,7 +369,7 @@ def open_reader(url: str) -> Engine:
             "sqlite://",
             creator=lambda: read_only(file),
             json_deserializer=_json,
-            execution_options=_OF_READERS,
+            execution_options={**_OF_READERS, "file": file},
         )
     try:
         with _readable_errors(url), engine.connect() as connection:
@@ -518,9 +524,10 @@ _files: WeakKeyDictionary[Engine, tuple[Path, int, int]] = WeakKeyDictionary()
 
 
 def _refuse_other_contents(engine: Engine) -> None:
-    """Raises DamagedStore if the file of a store was replaced or cut while it was open.
+    """Raises DamagedStore if the file of a store was cut while it was open.
 
-    SQLite itself may not notice it until it reads the pages that are missing.
+    SQLite itself may not notice it until it reads the pages that are missing. Another
+    file in its place is noticed by `WriterLock.check_place`.
     """
     if engine.dialect.name != "sqlite" or not engine.url.database:
         return
@@ -530,10 +537,8 @@ def _refuse_other_contents(engine: Engine) -> None:
     try:
         found = file.stat()
     except FileNotFoundError:
-        raise DamagedStore(f"{file} was removed while it was in use") from None
-    if number and found.st_ino != number:
-        raise DamagedStore(f"{file} was replaced while it was in use")
-    if found.st_size < size:
+        return
+    if found.st_ino == number and found.st_size < size:
         raise DamagedStore(f"{file} was truncated while it was in use")
     _files[engine] = file, found.st_ino, found.st_size
 

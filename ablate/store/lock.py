@@ -22,7 +22,8 @@ import os
 import sqlite3
 import stat
 import tempfile
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -30,6 +31,9 @@ from urllib.parse import quote
 from ablate.errors import StoreError
 from ablate.text import advice
 from ablate.text.advice import option
+
+# How often, and after how long, a lock is tried again that a reader may be looking at.
+LOOKS, LOOK_SECONDS = 4, 0.05
 
 
 def check_file(file: Path) -> None:
@@ -124,7 +128,7 @@ class WriterLock:
         # lock is ours.
         stream = lock.open("a+")
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(stream)
         except BlockingIOError:
             stream.seek(0)
             holder = stream.read().strip() or "another process"
@@ -164,6 +168,35 @@ class WriterLock:
         for stream in reversed(self._streams):
             stream.close()
         self._streams.clear()
+
+
+def _lock(stream: IO[str]) -> None:
+    """Takes the lock of an open file.
+
+    Raises:
+        BlockingIOError: another process holds it, and not only looks (`is_held`).
+    """
+    for _ in range(LOOKS):
+        with suppress(BlockingIOError):
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(LOOK_SECONDS)
+    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_held(file: Path) -> bool:
+    """Whether a process writes to a store now."""
+    resolved = file.resolve()
+    try:
+        stream = resolved.with_name(resolved.name + ".lock").open()
+    except OSError:
+        return False
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def _refuse_read_only(file: Path) -> None:

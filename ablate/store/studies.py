@@ -12,8 +12,10 @@ from sqlalchemy import (
     Engine,
     Select,
     case,
+    false,
     func,
     select,
+    true,
     type_coerce,
     union,
 )
@@ -38,8 +40,9 @@ from ablate.records import (
 )
 from ablate.records.stored import TriedSetting
 from ablate.store.correct_images import images_of
-from ablate.store.database import clock, patient
+from ablate.store.database import clock, file_of, patient
 from ablate.store.lineages import Declaration, declare
+from ablate.store.lock import is_held
 from ablate.store.plans import refuse_other_study
 from ablate.store.results import final_values, read_results
 from ablate.store.space_data import from_data
@@ -109,12 +112,17 @@ def _is_of(ladder: Across, across: Across) -> bool:
 
 
 def shown_status(connection: Connection) -> Any:
-    """Returns the status of a trial; it runs only as long as its lease is held.
+    """Returns the status of a trial; it runs only as long as a driver holds it.
 
-    A driver that was killed leaves trials without a worker: they are planned.
+    A driver that was killed leaves trials without a worker: they are planned. On SQLite,
+    a driver holds the lock of the store; on a server, it leases each trial.
     """
-    until = trials.c.leased_until
-    is_left = until.is_(None) | (until < clock(connection))
+    file = file_of(connection)
+    if file is not None:
+        is_left: Any = false() if is_held(file) else true()
+    else:
+        until = trials.c.leased_until
+        is_left = until.is_(None) | (until < clock(connection))
     is_running = trials.c.status == Status.RUNNING.value
     shown = case((is_running & is_left, Status.PLANNED.value), else_=trials.c.status)
     return type_coerce(shown, trials.c.status.type).label("status")

@@ -40,6 +40,7 @@ from ablate.store.database import exists, open_writer
 from ablate.store.reader import MISSING, Reader
 from ablate.store.writer import Writer
 from tests.conftest import Say
+from tests.store.postgres import postgres
 
 PLACE = Place("simulated", "here", 1, "cpu", 1)
 
@@ -590,25 +591,53 @@ def test_a_store_that_is_cut_in_a_run_ends_it(
     assert len(seen) <= 6
 
 
-@pytest.mark.parametrize(("lease", "running"), [(1e6, 1), (-1, 0)])
-def test_a_trial_runs_only_as_long_as_its_lease(
-    url: str, plan: Plan, lease: float, running: int
-) -> None:
+def test_a_trial_runs_only_as_long_as_a_driver_holds_it(url: str, plan: Plan) -> None:
     """A driver that was killed leaves trials without a worker."""
+
+    def running() -> set[int]:
+        with Reader(url) as reader:
+            listed = [trial.status for trial in reader.trials.of("tiny")]
+            studies = (reader.studies.get("tiny"), *reader.studies.all())
+        counts = {study.by_status.get(Status.RUNNING, 0) for study in studies}
+        assert {sum(study.by_status.values()) for study in studies} == {
+            len(plan.trials)
+        }
+        return {*counts, listed.count(Status.RUNNING)}
+
     with Writer(url) as writer:
         writer.register(plan, "tiny.yaml", 1)
-    with closing(sqlite3.connect(url)) as connection, connection:
-        connection.execute(
-            "UPDATE trials SET status = 'running', owner = 'd', leased_until ="
-            " unixepoch() + ? WHERE rowid = 1",
-            (lease,),
-        )
-    with Reader(url) as reader:
-        listed = [trial.status for trial in reader.trials.of("tiny")]
-        for study in (reader.studies.get("tiny"), *reader.studies.all()):
-            assert study.by_status.get(Status.RUNNING, 0) == running
-            assert sum(study.by_status.values()) == len(plan.trials)
-    assert listed.count(Status.RUNNING) == running
+        with closing(sqlite3.connect(url)) as connection, connection:
+            connection.execute("UPDATE trials SET status = 'running' WHERE rowid = 1")
+        assert running() == {1}
+    assert running() == {0}
+
+
+@pytest.mark.proof
+def test_a_trial_on_a_server_runs_only_as_long_as_its_lease(plan: Plan) -> None:
+    with postgres() as url:
+        with Writer(url) as writer:
+            writer.register(plan, "tiny.yaml", 1)
+        engine = create_engine(url)
+        for lease, running in ((1e6, 1), (-1, 0)):
+            with engine.begin() as connection:
+                connection.execute(
+                    text(
+                        "UPDATE trials SET status = 'running', leased_until ="
+                        f" extract(epoch FROM clock_timestamp()) + {lease} WHERE hash ="
+                        " (SELECT min(hash) FROM trials)"
+                    )
+                )
+            with Reader(url) as reader:
+                assert (
+                    reader.studies.get("tiny").by_status.get(Status.RUNNING, 0)
+                    == running
+                )
+                assert (
+                    reader.studies.all()[0].by_status.get(Status.RUNNING, 0) == running
+                )
+                listed = [trial.status for trial in reader.trials.of("tiny")]
+            assert listed.count(Status.RUNNING) == running
+        engine.dispose()
 
 
 def test_a_store_keeps_its_id(url: str, tmp_path: Path) -> None:

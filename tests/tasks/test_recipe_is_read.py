@@ -71,6 +71,7 @@ PLAIN = Recipe(epochs=2, batch_size=8)
 RECIPES = (
     replace(PLAIN, optimizer="sgd", ema=0.9),
     replace(PLAIN, mixup=0.3, cutmix=1.0, warmup_epochs=1, random_erasing=0.25),
+    replace(PLAIN, loss="bce", loss_threshold=0.2),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections import Counter
@@ -12,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.errors import AblateError, shortened
-from ablate.readers.files import LONGEST_NAME, separator_of, table_rows, text_of
+from ablate.readers.files import (
+    LONGEST_NAME,
+    encoding_of,
+    separator_of,
+    table_rows,
+    text_of,
+)
 from ablate.readers.words import STEPS, is_item, is_seed, step_word
 from ablate.results.elsewhere.names import named_alike
 from ablate.results.elsewhere.runs import (
@@ -77,7 +82,10 @@ def read_csv(path: Path, said: Collection[str] = ()) -> Runs:
     import pandas as pd
 
     check_size(path)
-    text = text_of(path.read_bytes())
+    content = path.read_bytes()
+    encoding = encoding_of(content[:2])
+    text = text_of(content)
+    del content
     rows = table_rows(text)
     names = next(rows, [])
     check_cells(str(path), 0, len(names))
@@ -87,8 +95,12 @@ def read_csv(path: Path, said: Collection[str] = ()) -> Runs:
     if _is_chart(names):
         return _of_chart(names, table_rows(text), str(path))
     separator = separator_of(text.partition("\n")[0])
+    # The text is not needed any more, and it may be large.
+    del text, rows
     frame = pd.read_csv(
-        io.StringIO(text),
+        path,
+        encoding=encoding,
+        encoding_errors="replace",
         sep=separator,
         # Where semicolons part columns, a comma is usually that of a decimal number.
         decimal="," if separator == ";" else ".",
@@ -226,7 +238,7 @@ def runs_of(
     frame = pd.DataFrame({name: typed(frame[name]) for name in frame.columns})
     for name in frame:
         _refuse_long(frame[name], label)
-    where = _places(source, lines)
+    where = _Places(source, lines)
     _refuse_items(frame, label, said)
     return _Curves(frame, where, label).runs()
 
@@ -501,9 +513,19 @@ def _texts(frame: pd.DataFrame) -> list[str]:
     return frame.astype(str).agg("\0".join, axis=1).tolist()
 
 
-def _places(source: str, lines: Any) -> list[str]:
-    name = Path(source).name if source else ""
-    return [f"{name}, line {line}" if name else f"line {line}" for line in lines]
+class _Places(Sequence[str]):
+    """What each line is called; a million texts are made only where they are read."""
+
+    def __init__(self, source: str, lines: Any) -> None:
+        self._name = f"{Path(source).name}, " if source else ""
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __getitem__(self, place: Any) -> Any:
+        """Returns one text."""
+        return f"{self._name}line {self._lines[place]}"
 
 
 def _is_chart(names: Sequence[str]) -> bool:
