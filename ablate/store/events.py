@@ -11,6 +11,7 @@ What would break it: changing a trial without the condition in `_set_status`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -115,7 +116,7 @@ class _Attempt:
     Attributes:
         key: its key in the store.
         first: whether the trial was never tried before.
-        stored: the last stored epoch of the trial.
+        stored: the last epoch of the trial that may be stored.
     """
 
     key: int
@@ -137,7 +138,11 @@ class EventStore:
 
     @contextmanager
     def undone_if_it_fails(self, trial: str) -> Iterator[None]:
-        """Forgets what a transaction has changed here, if it fails."""
+        """Forgets what a transaction has changed here, if it fails.
+
+        The store may have it all the same: a server that restarts can commit and not
+        answer. So the epochs that follow replace those that may be stored.
+        """
         attempt = self._open.get(trial)
         before = None if attempt is None else replace(attempt)
         try:
@@ -145,7 +150,7 @@ class EventStore:
         except BaseException:
             self._open.pop(trial, None)
             if before is not None:
-                self._open[trial] = before
+                self._open[trial] = replace(before, stored=sys.maxsize)
             raise
 
     def put(self, connection: Connection, happened: Event) -> None:

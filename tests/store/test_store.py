@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, text
 
 from ablate import pipeline, space
 from ablate.errors import StoreError, UnknownName
@@ -36,7 +36,7 @@ from ablate.records import (
 )
 from ablate.results.study import Study
 from ablate.store import database
-from ablate.store.database import exists, open_writer
+from ablate.store.database import LostConnection, exists, open_writer
 from ablate.store.reader import MISSING, Reader
 from ablate.store.writer import Writer
 from tests.conftest import Say
@@ -638,6 +638,39 @@ def test_a_trial_on_a_server_runs_only_as_long_as_its_lease(plan: Plan) -> None:
                 listed = [trial.status for trial in reader.trials.of("tiny")]
             assert listed.count(Status.RUNNING) == running
         engine.dispose()
+
+
+def test_a_commit_whose_answer_is_lost_may_be_repeated(
+    monkeypatch: pytest.MonkeyPatch, url: str, plan: Plan
+) -> None:
+    """A server that restarts can commit and not answer."""
+    transactions = 0
+
+    @contextmanager
+    def unanswered(engine: Engine) -> Iterator[Connection]:
+        nonlocal transactions
+        with database.write_transaction(engine) as connection:
+            yield connection
+        transactions += 1
+        if transactions % 2:
+            raise LostConnection("the server has ended the connection")
+
+    trial = plan.trials[0].hash
+    with Writer(url) as writer:
+        study = writer.register(plan, "tiny.yaml", 1)
+        writer.begin(study, "", provenance.collect())
+        monkeypatch.setattr("ablate.store.writer.write_transaction", unanswered)
+        writer.write(Started(trial, PLACE, 0))
+        for number in (1, 2, 3):
+            assert writer.write(Progressed(trial, (epoch(number, number / 10),)))
+        assert writer.write(Ended(trial, Status.COMPLETED))
+    assert rows(url, "SELECT number FROM epochs ORDER BY number") == [(1,), (2,), (3,)]
+    assert rows(url, "SELECT value FROM trial_metrics WHERE name = 'top1'") == [(0.3,)]
+    # The start was stored twice.
+    assert rows(url, "SELECT number, status FROM attempts ORDER BY number") == [
+        (1, "lost"),
+        (2, "completed"),
+    ]
 
 
 def test_a_store_keeps_its_id(url: str, tmp_path: Path) -> None:
