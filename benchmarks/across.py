@@ -228,6 +228,7 @@ def ahead(
     count: int,
     beyond: float = 2.0,
     step: float = 1.0,
+    scale: float = 1.0,
 ) -> dict[str, Ahead]:
     """What predictions beyond a ladder are worth, by rule.
 
@@ -236,11 +237,12 @@ def ahead(
         step: from one size to the next, in doublings.
         noise: the standard deviation of a training at a size, as a multiple of that at
             the size before.
+        scale: of all effects.
     """
     doublings = np.arange(sizes) * step
     there = doublings[-1] + beyond
-    effects = np.array([AHEAD[law](doublings)] * ROWS)
-    truth = float(AHEAD[law](np.array([there]))[0])
+    effects = scale * np.array([AHEAD[law](doublings)] * ROWS)
+    truth = scale * float(AHEAD[law](np.array([there]))[0])
     generator = np.random.default_rng([sizes, seeds])
     sds = np.ones((ROWS + 1, sizes)) * noise ** np.arange(sizes)
     weights = {
@@ -383,18 +385,18 @@ def lines_of_exponents(count: int) -> Iterator[str]:
     """The table of predictions where two power laws have other exponents."""
     yield "| sizes of a ladder | sd | 2 doublings ahead | 4 doublings ahead |"
     yield "| --- | ---: | ---: | ---: |"
-    usual = AHEAD["another exponent"]
     for step in (1.0, 2.0):
         for sd in SDS:
             # The sd of a training is NOISE: a smaller one is a larger effect.
-            AHEAD["scaled"] = lambda x, scale=NOISE / sd: scale * usual(x)  # type: ignore[misc]
+            scale = NOISE / sd
             shares = [
-                ahead("scaled", 4, 5, 1.0, count, beyond, step)["both"].covered
+                ahead("another exponent", 4, 5, 1.0, count, beyond, step, scale)
                 for beyond in (2.0, 4.0)
             ]
-            texts = " | ".join(f"{100 * share:.0f} %" for share in shares)
+            texts = " | ".join(
+                f"{100 * share['both'].covered:.0f} %" for share in shares
+            )
             yield f"| four, x{2**step:g} of compute | {sd / 50:g} | {texts} |"
-    del AHEAD["scaled"]
 
 
 def proofs(count: int) -> Iterator[Proof]:

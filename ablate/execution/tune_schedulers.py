@@ -26,15 +26,16 @@ from ablate.records import EarlyStop, Epoch, Order
 _users = os.environ.get("RAY_TRAIN_V2_ENABLED")
 os.environ["RAY_TRAIN_V2_ENABLED"] = "0"
 
-from ray.tune.schedulers import (  # noqa: E402 - it reads the variable
-    AsyncHyperBandScheduler,
-    MedianStoppingRule,
-    TrialScheduler,
-)
-
-del os.environ["RAY_TRAIN_V2_ENABLED"]
-if _users is not None:
-    os.environ["RAY_TRAIN_V2_ENABLED"] = _users
+try:
+    from ray.tune.schedulers import (
+        AsyncHyperBandScheduler,
+        MedianStoppingRule,
+        TrialScheduler,
+    )
+finally:
+    del os.environ["RAY_TRAIN_V2_ENABLED"]
+    if _users is not None:
+        os.environ["RAY_TRAIN_V2_ENABLED"] = _users
 
 
 @dataclass(frozen=True)

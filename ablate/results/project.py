@@ -15,6 +15,7 @@ from ablate.report.error_budget import (
     error_budget,
 )
 from ablate.report.factorial import Factorial
+from ablate.report.numbers import p_text
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Withheld
 from ablate.results.study import Study
@@ -156,9 +157,7 @@ def _budget_columns() -> list[Column[BudgetLine]]:
             "p",
             lambda line: line.test.p,
             heading="p",
-            text=lambda line: (
-                "< 0.001" if line.test.p < 0.001 else f"{line.test.p:.3f}"
-            ),
+            text=lambda line: p_text(line.test.p),
             right=True,
         ),
         Column(
