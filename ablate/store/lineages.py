@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, func, select, update
 
+from ablate.errors import StoreError
 from ablate.identity import content_hash
 from ablate.records import (
     FIRST_LEVEL,
@@ -46,7 +48,9 @@ from ablate.store.comparisons import (
 )
 from ablate.store.lineage import FEWEST_SEEDS, History, Row, generation_of
 from ablate.store.moment import after_results
+from ablate.store.space_data import reported_of
 from ablate.store.sql_tables import cell_trials, cells, studies, trials
+from ablate.text.advice import option
 
 
 @dataclass(frozen=True)
@@ -399,4 +403,61 @@ def added(
         trained_before(connection, set(networks.values()), stored.created_at),
         stored.generation,
         choosing_trials(connection),
+    )
+
+
+def refuse_other_study(connection: Connection, space: Space, file: str) -> None:
+    """Raises StoreError if the name of a space is that of somebody else's study."""
+    _refuse_other_origin(connection, space)
+    if not space.named:
+        _refuse_other_file(connection, space, file)
+
+
+def _refuse_other_origin(connection: Connection, space: Space) -> None:
+    """Raises StoreError if a study was trained here, and its results are reported now.
+
+    It is an error the other way round, too.
+    """
+    stored = connection.execute(
+        select(studies.c.space, studies.c.file).where(studies.c.name == space.name)
+    ).first()
+    if stored is None:
+        return
+    reported = reported_of(stored.space)
+    if (reported is None) == (space.reported is None):
+        return
+    if reported is None:
+        raise StoreError(
+            f"the store has a study '{space.name}' that was trained here, from"
+            f" {stored.file}; give the reported one a name, as in {option('name')}"
+            f" {space.name}-reported"
+        )
+    raise StoreError(
+        f"the store has a study '{space.name}' that was trained elsewhere, and reported"
+        f" in {stored.file or 'a frame'}; write another `name:` in your file"
+    )
+
+
+def _refuse_other_file(connection: Connection, space: Space, file: str) -> None:
+    """Raises StoreError if another file declares a study of this name.
+
+    That is probably a mistake, as this file does not choose the name with `name:`. A file
+    that was moved or deleted is no conflict.
+    """
+    name = space.name
+    declared_by = connection.execute(
+        select(studies.c.file).where(studies.c.name == name)
+    ).scalar()
+    if not declared_by or not Path(declared_by).exists():
+        return
+    if Path(declared_by).resolve() == Path(file).resolve():
+        return
+    if space.reported is not None:
+        raise StoreError(
+            f"the store has a study '{name}' that was reported in {declared_by}; give"
+            f" this one a name, as in {option('name')} {name}-2"
+        )
+    raise StoreError(
+        f"{declared_by} declares a study '{name}' too; write `name:` in"
+        f" {file}, or use another {option('store')}"
     )

@@ -19,12 +19,10 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Insert, Table, delete, insert, select, update
 
-from ablate.errors import StoreError
 from ablate.identity import Canonical, content_hash
 from ablate.own import registry
 from ablate.records import (
@@ -41,9 +39,8 @@ from ablate.records.plain import to_data
 from ablate.store import views
 from ablate.store.comparisons import key_of_trial
 from ablate.store.lineage import History
-from ablate.store.lineages import Declaration, added, standings_of
+from ablate.store.lineages import Declaration, added, refuse_other_study, standings_of
 from ablate.store.moment import now
-from ablate.store.space_data import reported_of
 from ablate.store.sql_tables import (
     architectures,
     cell_trials,
@@ -55,7 +52,6 @@ from ablate.store.sql_tables import (
     tuning_trials,
 )
 from ablate.store.wide_views import drop_view, put_stored
-from ablate.text.advice import option
 
 CHUNK = 500
 # What happens to stored cells that the plan does not have.
@@ -118,63 +114,6 @@ def put_study(
         )
     )
     return key_of(made)
-
-
-def refuse_other_study(connection: Connection, space: Space, file: str) -> None:
-    """Raises StoreError if the name of a space is that of somebody else's study."""
-    _refuse_other_origin(connection, space)
-    if not space.named:
-        _refuse_other_file(connection, space, file)
-
-
-def _refuse_other_origin(connection: Connection, space: Space) -> None:
-    """Raises StoreError if a study was trained here, and its results are reported now.
-
-    It is an error the other way round, too.
-    """
-    stored = connection.execute(
-        select(studies.c.space, studies.c.file).where(studies.c.name == space.name)
-    ).first()
-    if stored is None:
-        return
-    reported = reported_of(stored.space)
-    if (reported is None) == (space.reported is None):
-        return
-    if reported is None:
-        raise StoreError(
-            f"the store has a study '{space.name}' that was trained here, from"
-            f" {stored.file}; give the reported one a name, as in {option('name')}"
-            f" {space.name}-reported"
-        )
-    raise StoreError(
-        f"the store has a study '{space.name}' that was trained elsewhere, and reported"
-        f" in {stored.file or 'a frame'}; write another `name:` in your file"
-    )
-
-
-def _refuse_other_file(connection: Connection, space: Space, file: str) -> None:
-    """Raises StoreError if another file declares a study of this name.
-
-    That is probably a mistake, as this file does not choose the name with `name:`. A file
-    that was moved or deleted is no conflict.
-    """
-    name = space.name
-    declared_by = connection.execute(
-        select(studies.c.file).where(studies.c.name == name)
-    ).scalar()
-    if not declared_by or not Path(declared_by).exists():
-        return
-    if Path(declared_by).resolve() == Path(file).resolve():
-        return
-    if space.reported is not None:
-        raise StoreError(
-            f"the store has a study '{name}' that was reported in {declared_by}; give"
-            f" this one a name, as in {option('name')} {name}-2"
-        )
-    raise StoreError(
-        f"{declared_by} declares a study '{name}' too; write `name:` in"
-        f" {file}, or use another {option('store')}"
-    )
 
 
 def _retire(connection: Connection, study: int) -> None:

@@ -41,9 +41,8 @@ from ablate.records import (
 from ablate.records.stored import TriedSetting
 from ablate.store.correct_images import images_of
 from ablate.store.database import clock, file_of, patient
-from ablate.store.lineages import Declaration, declare
+from ablate.store.lineages import Declaration, declare, refuse_other_study
 from ablate.store.lock import is_held
-from ablate.store.plans import refuse_other_study
 from ablate.store.results import final_values, read_results
 from ablate.store.space_data import from_data
 from ablate.store.sql_tables import (
