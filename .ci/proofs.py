@@ -44,7 +44,10 @@ ALL = {
     ),
     "statistics": Proofs(
         tests=("benchmarks", "elsewhere", "plan", "property", "report"),
-        guards=("plan", "readers", "report", "results", "scheduling", "benchmarks/"),
+        guards=(
+            *("plan", "readers", "report", "results", "scheduling", "statistics"),
+            "benchmarks/",
+        ),
     ),
     "networks": Proofs(
         tests=(

@@ -18,7 +18,7 @@ from machine import machine_text
 from made_up import BEYOND, NOISE, NOISES, Noise, Proof, Vector, normal
 
 from ablate.records import MOST_SEEDS, Decision
-from ablate.report.evidence import GIVE_UP, LEVEL, decide, needed, share_of
+from ablate.statistics.evidence import GIVE_UP, LEVEL, decide, needed, share_of
 
 PROPOSALS = 50
 TRUE = 10

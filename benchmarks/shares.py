@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from machine import machine_text
 
-from ablate.report.noise import RowTest, family_of
+from ablate.report.family import family_of
 from ablate.report.verdicts import LEVEL
+from ablate.statistics.noise import RowTest
 
 Array = np.ndarray[Any, Any]
 ROWS = 7

@@ -65,8 +65,8 @@ from ablate.report.effect import LEAST_CHANCE, paired
 from ablate.report.effects import effects
 from ablate.report.factorial import Factorial
 from ablate.report.pareto import pareto_table
-from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict, verdicts_by_holm
+from ablate.statistics.seeds_needed import MOST
 
 # What other commands measure, each named below its table.
 MORE = Path(__file__).parent / "more_trust.md"

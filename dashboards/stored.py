@@ -21,10 +21,10 @@ from ablate.report.charts import Chart, Coordinates
 from ablate.report.curves import Curves, curves_of
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
-from ablate.report.numbers import mean_of
 from ablate.report.table import Table
 from ablate.results import study_charts
 from ablate.results.study import Study
+from ablate.statistics.numbers import mean_of
 from ablate.store.database import sqlite_file
 from ablate.store.notes import STUDY, Note, Notes, notes_file
 from ablate.store.reader import Reader

@@ -50,7 +50,8 @@ def test_each_long_test_is_one_of_the_proofs() -> None:
 @pytest.mark.parametrize(
     ("file", "names"),
     [
-        ("ablate/report/noise.py", ["pages", "statistics"]),
+        ("ablate/report/effects.py", ["pages", "statistics"]),
+        ("ablate/statistics/noise.py", ["statistics"]),
         ("ablate/layers/ffn.py", ["networks"]),
         ("ablate/store/writer.py", ["pages", "execution"]),
         ("tests/families/test_families.py", ["networks"]),

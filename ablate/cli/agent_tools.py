@@ -237,8 +237,8 @@ class Tools:
         `errors` says which verdicts also hold if all studies share one error budget.
         """
         from ablate.cli.tables import studies_table
-        from ablate.report.error_budget import error_budget
         from ablate.results.project import budget_of, budget_table
+        from ablate.statistics.error_budget import error_budget
         from ablate.store.database import exists
 
         rows: list[Any] = []

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ablate.machine.cpus import usable_cpus
 from ablate.records import Metric, Plan, Primary
-from ablate.report.noise import MOST_ROWS
+from ablate.report.family import sd_of_training
 from ablate.report.numbers import fixed
-from ablate.report.power import POWER, detectable, detectable_alone, sd_of_training
 from ablate.report.verdicts import level_of_look
 from ablate.report.wording import percent
 from ablate.scheduling.preview import Preview
 from ablate.scheduling.until_decided import results_of
+from ablate.statistics.noise import MOST_ROWS
+from ablate.statistics.power import POWER, detectable, detectable_alone
 
 # Numbers of seeds that are compared with that of the plan.
 LADDER = (3, 5, 10, 20)

@@ -19,8 +19,6 @@ from ablate.records.base import (
 from ablate.records.chain import (
     CHAINS,
     LONGEST_CHAIN,
-    MOST_SEEDS,
-    Decision,
     Declared,
     Proposal,
 )
@@ -41,7 +39,6 @@ from ablate.records.events import (
 )
 from ablate.records.generation import (
     FIRST_LEVEL,
-    LEVEL,
     LONGEST_NAME,
     STORED_NAME,
     STUDY_NAME,
@@ -114,6 +111,8 @@ from ablate.records.trial import (
     Trial,
     weights_named,
 )
+from ablate.statistics import LEVEL
+from ablate.statistics.evidence import MOST_SEEDS, Decision
 
 __all__ = [
     "ADAMS",

@@ -7,25 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from ablate.records.base import Level
 from ablate.records.metric import Direction
+from ablate.statistics.evidence import Decision
 
 LONGEST_CHAIN = 100
 # Where the studies of chains are, which lists of studies leave out.
 CHAINS = "chain/"
-# Seeds after which a proposal is discarded, unless the chain says otherwise.
-MOST_SEEDS = 20
-
-
-class Decision(StrEnum):
-    """What becomes of a proposal."""
-
-    BASELINE = "baseline"
-    KEEP = "keep"
-    DISCARD = "discard"
-    MORE_SEEDS = "more seeds"
 
 
 @dataclass(frozen=True)

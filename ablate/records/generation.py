@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ablate.records.sections import Primary
+from ablate.statistics import LEVEL
 
-# The probability of a false verdict in a lineage.
-LEVEL = 0.05
 # The level of a study whose comparisons are new. Each later study of its lineage has
 # half of what is left: 0.5 %, 0.25 %, ... Chosen by power (docs/statistics.md). A study
 # with final seeds has all of it, and leaves nothing.

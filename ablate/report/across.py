@@ -27,10 +27,8 @@ from typing import Any
 import numpy as np
 
 from ablate.records import FIRST_LEVEL, Across, Level, StudyResults
-from ablate.report import student
 from ablate.report.effect import Effect, compared
 from ablate.report.effects import effects
-from ablate.report.noise import ROUNDING
 from ablate.report.verdicts import (
     Estimate,
     Judged,
@@ -39,6 +37,8 @@ from ablate.report.verdicts import (
     rescaled,
     verdict_of,
 )
+from ablate.statistics import student
+from ablate.statistics.noise import ROUNDING
 
 Array = np.ndarray[Any, Any]
 

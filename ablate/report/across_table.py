@@ -22,7 +22,7 @@ from ablate.report.across import (
 from ablate.report.charts import Chart, Series, label
 from ablate.report.effect import Effect
 from ablate.report.effect_columns import VerdictWord
-from ablate.report.numbers import fixed, mean_of, sd_of
+from ablate.report.numbers import fixed
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Estimate, Verdict
 from ablate.report.wording import (
@@ -34,6 +34,7 @@ from ablate.report.wording import (
     percent,
     verdict_text,
 )
+from ablate.statistics.numbers import mean_of, sd_of
 
 # The measured points of a figure lie apart by this factor of their position.
 APART = 1.03

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from ablate.records import LEVEL, CellResult, Looks, StudyResults
 from ablate.report.confirmation import best_candidates
 from ablate.report.effect import Effect, unpaired
-from ablate.report.noise import family_of
+from ablate.report.family import family_of
 from ablate.report.verdicts import Verdict
 
 # Which means of a table are bold.

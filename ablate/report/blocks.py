@@ -23,8 +23,8 @@ import numpy as np
 
 from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
-from ablate.report.numbers import scale_of
 from ablate.report.verdicts import Estimate
+from ablate.statistics.numbers import scale_of
 
 # The largest number of cells whose means are fitted in one model.
 MOST_CELLS = 300

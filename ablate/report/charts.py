@@ -16,11 +16,12 @@ from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
 from ablate.report.layer_means import Line
-from ablate.report.numbers import drawable, mean_of, sd_of
+from ablate.report.numbers import drawable
 from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.units import unit_for
 from ablate.report.wording import change_text, coverage
+from ablate.statistics.numbers import mean_of, sd_of
 from ablate.text import advice
 
 # Up to this many points of a cloud have error bars; of a larger cloud, only the front.

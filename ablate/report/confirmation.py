@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from ablate.records import CellResult, StudyResults
 from ablate.report.effect import Effect, paired
-from ablate.report.numbers import fixed, mean_of
+from ablate.report.numbers import fixed
 from ablate.report.verdicts import Judged, Verdict, Withheld
+from ablate.statistics.numbers import mean_of
 
 
 def confirmed_study(results: StudyResults) -> StudyResults:

@@ -16,9 +16,9 @@ from ablate.records import (
 )
 from ablate.records.stored import TrialRow
 from ablate.report.charts import Chart, Series, label
-from ablate.report.numbers import mean_of
 from ablate.report.summary import shown_levels
 from ablate.report.wording import change_text
+from ablate.statistics.numbers import mean_of
 from ablate.text import advice
 
 BANDS = "Bands: range over seeds."

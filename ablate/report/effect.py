@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ablate.records import CellResult, Cost, Level, Status
-from ablate.report.noise import ROUNDING
-from ablate.report.numbers import mean_of, sd_of
 from ablate.report.summary import shown_levels
 from ablate.report.verdicts import Estimate, Judged, Verdict, Withheld
+from ablate.statistics.noise import ROUNDING
+from ablate.statistics.numbers import mean_of, sd_of
 
 # A row with a smaller chance of a conclusive verdict gets no further seeds. Chosen by
 # simulation (docs/trust.md, Seeds until decided).

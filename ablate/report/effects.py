@@ -4,7 +4,7 @@ Seeds are blocks: a seed determines initialisation, data order and augmentation 
 cell alike, so differences are taken seed by seed. The rows that a study tests form one
 family: their noise is estimated together, and in a study without any effect, the
 probability that some row says `helps` or `hurts` is at most the study's level
-(`report/noise.py`, `records/generation.py`). Rows that the space names as primary are
+(`statistics/noise.py`, `records/generation.py`). Rows that the space names as primary are
 tested before the others, one after the other, by Student's paired t. Comparisons with
 controls have a reference each; they use Student's paired t, adjusted by Holm.
 
@@ -31,10 +31,11 @@ from ablate.records import (
 from ablate.records.primary import CONTROLS, primary_rows
 from ablate.report.confirmation import confirmed_study, unconfirmed_effect
 from ablate.report.effect import Before, Effect, paired, unpaired
+from ablate.report.family import family_of
 from ablate.report.judge import Judge
-from ablate.report.noise import family_of
-from ablate.report.seeds_needed import runs_needed, seeds_needed
 from ablate.report.verdicts import Verdict, Withheld, verdicts_by_holm
+from ablate.statistics.numbers import sd_of
+from ablate.statistics.seeds_needed import runs_needed, seeds_needed
 
 # Why a row has no verdict, by its standing.
 WITHHELD = {
@@ -177,7 +178,7 @@ def _tested(results: StudyResults, margin: float, looks: Looks | None) -> list[E
         tested = [
             replace(
                 effect,
-                count_further=partial(runs_needed, effect, cell, reference, margin),
+                count_further=partial(_further_runs, effect, cell, reference, margin),
             )
             for effect, cell in zip(tested, cells, strict=True)
         ]
@@ -336,3 +337,23 @@ def _further(
     if pair is None:
         return None
     return seeds_needed(pair, 0, margin, effect.judged.level)
+
+
+def _further_runs(
+    effect: Effect, cell: CellResult, reference: CellResult, margin: float
+) -> int | None:
+    """Returns the number of further runs that decide an unpaired comparison."""
+    judged, estimate = effect.judged, effect.estimate
+    if judged is None or estimate is None or judged.withheld:
+        return None
+    if effect.verdict is not Verdict.INCONCLUSIVE:
+        return None
+    runs = [list(row.values.values()) for row in (cell, reference)]
+    first, second = (sd_of(values) ** 2 for values in runs)
+    return runs_needed(
+        estimate.value,
+        (first, second),
+        (len(runs[0]), len(runs[1])),
+        margin,
+        judged.level,
+    )

@@ -8,8 +8,7 @@ from functools import partial
 
 from ablate.records import LEVEL, RESOLVED, CellResult, Direction, Looks, Status
 from ablate.report.effect import Effect, compared, paired
-from ablate.report.noise import Family, RowTest, family_of
-from ablate.report.seeds_needed import chance_at, seeds_needed
+from ablate.report.family import family_of
 from ablate.report.verdicts import (
     Estimate,
     Judged,
@@ -19,6 +18,8 @@ from ablate.report.verdicts import (
     rescaled,
     verdict_of,
 )
+from ablate.statistics.noise import Family, RowTest
+from ablate.statistics.seeds_needed import chance_at, seeds_needed
 
 
 @dataclass(frozen=True)

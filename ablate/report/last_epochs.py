@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablate.records import Metric
-from ablate.report import student
+from ablate.statistics import student
 
 # The number of epochs that is tried.
 EPOCHS = 5

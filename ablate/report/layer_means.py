@@ -9,9 +9,9 @@ from typing import Any
 
 from ablate.records import StudyResults
 from ablate.records.stored import LayerValue
-from ablate.report.numbers import mean_of
 from ablate.report.summary import level_label, shown_levels
 from ablate.report.table import Table
+from ablate.statistics.numbers import mean_of
 
 # The largest number of layers that a table shows side by side.
 MOST_COLUMNS = 12

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from ablate.errors import AblateError, UnknownName, unknown
 from ablate.records import CellResult, Level, StudyResults, level_text
-from ablate.report import student
 from ablate.report.blocks import representatives
 from ablate.report.charts import Chart, Series
-from ablate.report.numbers import mean_of, sd_of
 from ablate.report.summary import factor_label, level_label
 from ablate.report.wording import change_text
+from ablate.statistics import student
+from ablate.statistics.numbers import mean_of, sd_of
 from ablate.text import advice
 
 # The final values of a metric, by row and seed.

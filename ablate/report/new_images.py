@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from ablate.records import CorrectImages, Level, StudyResults
-from ablate.report import student
 from ablate.report.effect import Effect
 from ablate.report.verdicts import Estimate
+from ablate.statistics import student
 
 Array = np.ndarray[Any, Any]
 # Differences are in points.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ablate.records import CellResult, StudyResults
-from ablate.report.numbers import scale_of
+from ablate.statistics.numbers import scale_of
 
 # Fewer rows or seeds say nothing of what seeds have in common.
 FEWEST = 3

@@ -20,7 +20,7 @@ from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import Bold, bold_rows
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
-from ablate.report.numbers import fixed, mean_of, sd_of
+from ablate.report.numbers import fixed
 from ablate.report.results_table import (
     comparisons,
     star_note,
@@ -33,6 +33,7 @@ from ablate.report.table import Column
 from ablate.report.units import Unit, cost_units
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import exploratory, extra_note, reported_notes, tuning_note
+from ablate.statistics.numbers import mean_of, sd_of
 from ablate.text import escape
 
 # The names of columns beside factors, the metric and costs.

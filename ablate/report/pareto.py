@@ -17,10 +17,11 @@ from ablate.errors import AblateError
 from ablate.records import CellResult, StudyResults
 from ablate.report.blocks import pooled_spread
 from ablate.report.confirmation import best_candidates
-from ablate.report.numbers import fixed, mean_of
+from ablate.report.numbers import fixed
 from ablate.report.summary import factor_label, level_columns, level_label, shown_levels
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_units
+from ablate.statistics.numbers import mean_of
 from ablate.text import advice
 
 # Cells with at least this probability of being on the front are shown.

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ablate.errors import AblateError
 from ablate.records import CellResult, Level, StudyResults, level_text
-from ablate.report.numbers import fixed, mean_of, sd_of
+from ablate.report.numbers import fixed
 from ablate.report.table import Column, Table, tabulate
+from ablate.statistics.numbers import mean_of, sd_of
 
 
 @dataclass(frozen=True)

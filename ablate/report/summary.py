@@ -18,7 +18,7 @@ from ablate.records import (
     level_text,
 )
 from ablate.report.collapse import collapsed_seeds
-from ablate.report.numbers import mean_of, sd_of
+from ablate.statistics.numbers import mean_of, sd_of
 
 # The costs that tables show.
 COST_HEADINGS = {"params": "params", "flops": "FLOPs"}

@@ -10,13 +10,14 @@ from scipy.stats import binom
 
 from ablate.errors import AblateError
 from ablate.records import LEVEL, CellResult, Level, StudyResults
-from ablate.report import student
-from ablate.report.noise import ROUNDING
-from ablate.report.numbers import fixed, mean_of, p_text, sd_of
+from ablate.report.numbers import fixed, p_text
 from ablate.report.summary import shown_levels
 from ablate.report.table import Column, Table, tabulate
-from ablate.report.verdicts import holm
 from ablate.report.wording import percent
+from ablate.statistics import student
+from ablate.statistics.noise import ROUNDING
+from ablate.statistics.numbers import mean_of, sd_of
+from ablate.statistics.verdicts import holm
 
 
 @dataclass(frozen=True)

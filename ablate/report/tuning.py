@@ -25,8 +25,8 @@ from ablate.records import (
 from ablate.records.stored import TriedSetting
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
-from ablate.report.numbers import mean_of, sd_of
 from ablate.report.verdicts import Estimate
+from ablate.statistics.numbers import mean_of, sd_of
 
 # The band of the expected best score: this share of the choices of so many settings lies
 # below it, and as many above.

@@ -10,7 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from ablate.records import LEVEL, Looks
-from ablate.report import student
+from ablate.statistics import student
+from ablate.statistics.verdicts import holm
 
 # How many times the share of the look before a look may use at most.
 LOOK_GROWTH = 3.0
@@ -209,18 +210,3 @@ def verdicts_by_holm(
             estimates, differs, same, ranks, strict=True
         )
     ]
-
-
-def holm(raw: Sequence[float], family: int) -> list[float]:
-    """Returns p values adjusted for a family (Holm 1979).
-
-    The result equals that of statsmodels' `multipletests`, which runs the garbage
-    collector at each call and so takes 70 ms.
-    """
-    order = np.argsort(raw, kind="stable")
-    left = family - np.arange(len(raw))
-    adjusted = np.empty(len(raw))
-    adjusted[order] = np.minimum(
-        np.maximum.accumulate(np.asarray(raw)[order] * left), 1.0
-    )
-    return [float(p) for p in adjusted]

@@ -20,11 +20,12 @@ from ablate.records import (
 from ablate.records.primary import primary_factors, primary_is_elsewhere
 from ablate.report.collapse import collapsed_seeds, near_chance
 from ablate.report.effect import LEAST_CHANCE, Effect
-from ablate.report.numbers import fixed, mean_of
-from ablate.report.seeds_needed import MOST
+from ablate.report.numbers import fixed
 from ablate.report.summary import factor_label, level_label
 from ablate.report.units import unit_for
 from ablate.report.verdicts import Estimate, Verdict, Withheld
+from ablate.statistics.numbers import mean_of
+from ablate.statistics.seeds_needed import MOST
 
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (

@@ -8,17 +8,17 @@ from ablate.records.primary import CONTROLS, primary_factors
 from ablate.report.across import rows_across
 from ablate.report.effect import Effect
 from ablate.report.effects import control_effects, effects
-from ablate.report.error_budget import (
-    BudgetLine,
-    ErrorBudget,
-    StudyTest,
-    error_budget,
-)
 from ablate.report.factorial import Factorial
 from ablate.report.numbers import p_text
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Withheld
 from ablate.results.study import Study
+from ablate.statistics.error_budget import (
+    BudgetLine,
+    ErrorBudget,
+    StudyTest,
+    error_budget,
+)
 from ablate.store.reader import Reader
 from ablate.store.studies import StudyStatus
 

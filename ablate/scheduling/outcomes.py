@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ablate.errors import StoreError
 from ablate.records import RESOLVED, Cell, Cost, Criterion, Known, Space, Status, Trial
-from ablate.report.numbers import mean_of
 from ablate.scheduling.strategies import CellOutcome
+from ablate.statistics.numbers import mean_of
 
 Results = Callable[[Iterable[str]], Mapping[str, Known]]
 

@@ -34,7 +34,7 @@ from optuna.trial import TrialState
 
 from ablate.errors import AblateError
 from ablate.records import Factors, Level, Settings, Strategy, is_number
-from ablate.report.numbers import scale_of
+from ablate.statistics.numbers import scale_of
 from ablate.text.advice import option
 
 # Population of the genetic strategies. A search has tens of cells, so Optuna's default

@@ -1,6 +1,6 @@
 """A chain of accepted changes: each proposal is compared with the present baseline.
 
-The evidence and the threshold are those of `ablate.report.evidence`. A proposal is
+The evidence and the threshold are those of `ablate.statistics.evidence`. A proposal is
 trained seed by seed until it is decided; the baseline keeps its trials, so that a new
 proposal costs little more than its own seeds. Everything is in the store: a chain goes on
 after a kill, and what was decided stays decided.
@@ -39,13 +39,14 @@ from ablate.records import (
     StudyResults,
 )
 from ablate.report.effects import effects
-from ablate.report.evidence import LEVEL, decide, needed
 from ablate.report.wording import sentence
 from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
 from ablate.space.comparison import command_trainer, direction_of
 from ablate.space.declared import DeclaredSpace, read_declared
 from ablate.space.listed import fixed_levels, shared
+from ablate.statistics import LEVEL
+from ablate.statistics.evidence import decide, needed
 from ablate.store.chains import add_proposal, put_results, update_proposal
 from ablate.store.database import exists
 from ablate.store.notes import ARCHIVED, STUDY, Note, Notes, notes_file

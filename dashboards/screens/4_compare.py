@@ -17,10 +17,11 @@ from ablate.report import charts
 from ablate.report.charts import Chart, Series
 from ablate.report.curves import BANDS, curves_chart
 from ablate.report.effect import paired, unpaired
-from ablate.report.numbers import fixed, mean_of, sd_of
+from ablate.report.numbers import fixed
 from ablate.report.plotly_charts import draw
 from ablate.report.summary import shown_levels
 from ablate.report.wording import interval_text
+from ablate.statistics.numbers import mean_of, sd_of
 
 MOST_OFFERED = 500
 DIFFERENCE = "Δ"

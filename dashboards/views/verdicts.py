@@ -6,7 +6,7 @@ import streamlit as st
 import words
 from stored import chart, verdicts
 
-from ablate.report.numbers import fixed, mean_of
+from ablate.report.numbers import fixed
 from ablate.report.palette import VERDICTS
 from ablate.report.summary import shown_levels
 from ablate.report.wording import (
@@ -16,6 +16,7 @@ from ablate.report.wording import (
     policy,
     sentence,
 )
+from ablate.statistics.numbers import mean_of
 from views.shown import Shown, only, show_chart
 
 MOST_SENTENCES = 60

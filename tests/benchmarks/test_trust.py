@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from ablate.records import Generation
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
-from ablate.report.verdicts import holm
+from ablate.statistics.verdicts import holm
 from tests.benchmarks import load
 
 # Studies for each promise; `make trust` takes more.

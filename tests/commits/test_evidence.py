@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ablate.records import Decision
-from ablate.report import evidence
-from ablate.report.evidence import decide, needed, share_of
+from ablate.statistics import evidence
+from ablate.statistics.evidence import decide, needed, share_of
 
 NEVER = 1e100
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import special
 
-from ablate.report.error_budget import (
+from ablate.report.verdicts import LEVEL
+from ablate.statistics.error_budget import (
     FIRST_WEALTH,
     ErrorBudget,
     StudyTest,
     error_budget,
     weight,
 )
-from ablate.report.verdicts import LEVEL
 
 
 def budget(*p_values: float) -> ErrorBudget:

@@ -14,11 +14,11 @@ from ablate.records import Status
 from ablate.report.effects import effects
 from ablate.report.effects_table import effects_table
 from ablate.report.factorial import Factorial
-from ablate.report.noise import ALL_SEEDS, Extra, null_of, standardise
 from ablate.report.paper_table import PaperStyle, paper_table
 from ablate.report.results_table import results_table
 from ablate.report.table import render
 from ablate.report.verdicts import Verdict
+from ablate.statistics.noise import ALL_SEEDS, Extra, null_of, standardise
 from tests.benchmarks import load
 
 Array = np.ndarray[Any, Any]

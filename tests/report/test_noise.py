@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ablate.records import FIRST_LEVEL, Looks, Status, next_level
-from ablate.report import noise
 from ablate.report.effects import Judge, effects
 from ablate.report.effects_table import effects_table
-from ablate.report.noise import Family, family_of, null_of, standardise
-from ablate.report.seeds_needed import chances
+from ablate.report.family import family_of
 from ablate.report.verdicts import LEVEL, Verdict, Withheld, level_of_look
 from ablate.report.wording import sentence, verdict_text
+from ablate.statistics import noise
+from ablate.statistics.noise import Family, null_of, standardise
+from ablate.statistics.seeds_needed import chances
 from tests.benchmarks import load
 
 Array = np.ndarray[Any, Any]

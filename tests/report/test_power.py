@@ -10,8 +10,9 @@ import pytest
 
 from ablate.records import FIRST_LEVEL, Generation
 from ablate.report.effects import effects
-from ablate.report.power import detectable, detectable_alone, sd_of_training
+from ablate.report.family import sd_of_training
 from ablate.report.verdicts import Verdict
+from ablate.statistics.power import detectable, detectable_alone
 from tests.benchmarks import load
 
 # The level of a study whose comparisons are new.

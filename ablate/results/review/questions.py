@@ -16,8 +16,7 @@ from ablate.records import (
 from ablate.records.stored import Circumstances
 from ablate.report.collapse import collapsed_seeds, is_near_chance
 from ablate.report.effect import Effect
-from ablate.report.numbers import fixed, mean_of
-from ablate.report.seeds_needed import MOST
+from ablate.report.numbers import fixed
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import change_text, rows_text
 from ablate.results.review.finding import Finding, Read
@@ -28,6 +27,8 @@ from ablate.results.review.generations import (
     left_out_seeds,
 )
 from ablate.results.review.tuning import at_edge, few_settings
+from ablate.statistics.numbers import mean_of
+from ablate.statistics.seeds_needed import MOST
 from ablate.text import escape
 
 # Below this number of seeds a spread is a guess.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ablate.records import Status
-from ablate.report.seeds_needed import MOST
 from ablate.report.verdicts import Verdict
 from ablate.report.wording import rows_text
 from ablate.results.review.finding import Finding, Read
@@ -14,6 +13,7 @@ from ablate.results.review.generations import (
     compared_elsewhere,
     left_out_seeds,
 )
+from ablate.statistics.seeds_needed import MOST
 
 
 def _trained_elsewhere(study: Read) -> Iterator[Finding]:

@@ -6,15 +6,12 @@ import math
 
 import numpy as np
 
-from ablate.machine import cache
-from ablate.records import StudyResults
-from ablate.report import student, verdicts
-from ablate.report.noise import (
+from ablate.statistics import kept, student
+from ablate.statistics.noise import (
     ALONE_GAIN,
     MOST_ROWS,
     Extra,
     null_of,
-    pooled_sd,
     revision,
     standardise,
 )
@@ -36,13 +33,13 @@ def detectable(
     Args:
         rows: the number of rows that are compared with row 0.
         seeds: of each row, at least 2.
-        level: of the test, such as 0.04 (`verdicts.level_of_look`).
+        level: of the test, such as 0.04.
         extra: the number of seeds that only row 0 has. They are worth the most if a
             seed does not shift all rows alike, which is what is simulated.
     """
-    rules = revision(__file__, verdicts.__file__)
+    rules = revision(__file__)
     key = f"power {rules} {rows} {seeds} {power} {level} {extra}"
-    sizes = cache.array(
+    sizes = kept.array(
         key, lambda: np.array(_detectable(rows, seeds, power, level, extra))
     )
     return float(sizes)
@@ -95,19 +92,3 @@ def _detectable(rows: int, seeds: int, power: float, level: float, extra: int) -
     # A difference moves the mean, and nothing else.
     needed = limits * drawn.error[:, 0] - drawn.mean[:, 0]
     return float(np.quantile(needed, power))
-
-
-def sd_of_training(results: StudyResults) -> float | None:
-    """Returns the standard deviation of a single training, pooled over all cells.
-
-    Seeds are blocks. None if there are not two seeds with values in two cells.
-    """
-    reference, *others = results.cells
-    rows = [
-        cell.values
-        for cell in others
-        if cell.same_as is None
-        and cell.role != "control"
-        and len(set(cell.values) & set(reference.values)) > 1
-    ]
-    return pooled_sd(reference.values, rows)

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as cache_once
 from functools import lru_cache
@@ -41,9 +41,8 @@ from typing import Any
 
 import numpy as np
 
-from ablate.machine import cache
-from ablate.report import student
-from ablate.report.numbers import scale_of
+from ablate.statistics import kept, student
+from ablate.statistics.numbers import scale_of
 
 Array = np.ndarray[Any, Any]
 
@@ -408,7 +407,7 @@ def _simulated(
     if len(present) == 1 and not extra:
         return Null(largest=np.empty((0, 0)), freedom=freedom)
     key = f"noise {revision()} {patterns} {repeats} {complete} {extra}"
-    largest = cache.array(key, lambda: _largest_scores(present, complete, extra))
+    largest = kept.array(key, lambda: _largest_scores(present, complete, extra))
     # In double precision, as the scores that are looked up.
     return Null(largest=largest.astype(np.float64), freedom=freedom)
 
@@ -638,44 +637,43 @@ class Family:
         return [float(value) for value in adjusted]
 
 
-def _in_order(row: Mapping[int, float], seeds: Sequence[int]) -> list[float]:
-    return [row.get(seed, math.nan) for seed in seeds]
-
-
 def family_of(
-    reference: Mapping[int, float],
-    rows: Sequence[Mapping[int, float]],
+    baseline: Array,
+    rows: Array,
     planned: int,
     planned_same: int | None = None,
-    others: Sequence[Mapping[int, float]] = (),
-    given_up: Sequence[Mapping[int, float]] = (),
+    others: Array | None = None,
+    given_up: Array | None = None,
     extra: Sequence[float] = (),
 ) -> Family | None:
-    """Compares rows, values by seed, with a reference.
+    """Compares rows with a baseline, paired by seed.
 
     Returns None if there is no noise to measure: there is no row, or the differences of
     each row are all equal.
 
     Args:
-        rows: each shares at least two seeds with the reference.
+        baseline: shape (seeds,).
+        rows: shape (rows, seeds); nan: the row has no value at that seed. Each row
+            shares at least two seeds with the baseline.
         planned: the number of rows that are tested for a difference in all, with those
             that have no values yet.
         planned_same: the same for the test for no difference; by default `planned`.
         others: rows that are not tested. Only their noise counts.
         given_up: rows that got no further seeds at an earlier look.
-        extra: values of the reference at seeds that no row has.
+        extra: values of the baseline at seeds that no row has.
     """
-    if not rows:
+    if not len(rows):
         return None
-    compared = [*rows, *given_up, *others]
-    differences, present, dust = _differences(reference, compared)
+    none = np.empty((0, len(baseline)))
+    given_up = none if given_up is None else given_up
+    others = none if others is None else others
+    values = np.concatenate([rows, given_up, others])
+    differences, present, dust = _differences(baseline, values)
     # Squares of very large numbers have no float.
     scale = scale_of(differences[present])
     more = None
     if extra:
-        seeds = _shared_seeds(reference, compared)
-        shared = np.array([reference[seed] for seed in seeds])
-        more = Extra(shared=shared, more=np.array(extra)).in_units_of(scale)
+        more = Extra(shared=baseline, more=np.array(extra)).in_units_of(scale)
     drawn = standardise(differences / scale, present, more)
     exact = drawn.error <= dust / scale
     if exact[: len(rows)].all():
@@ -698,40 +696,26 @@ def family_of(
     )
 
 
-def pooled_sd(
-    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
-) -> float | None:
+def pooled_sd(baseline: Array, rows: Array) -> float | None:
     """Returns the standard deviation of a single training, pooled over all cells.
 
     Seeds are blocks. None if there is no noise to measure.
 
     Args:
-        rows: as for `family_of`.
+        baseline, rows: as for `family_of`.
     """
-    if not rows:
+    if not len(rows):
         return None
-    differences, present, dust = _differences(reference, rows)
+    differences, present, dust = _differences(baseline, rows)
     scale = scale_of(differences[present])
     sd = scale * float(np.sqrt(variances(differences / scale, present).pooled / 2))
     return sd if sd > dust else None
 
 
-def _shared_seeds(
-    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
-) -> list[int]:
-    """Returns the seeds that the reference and some row have."""
-    return sorted(set(reference).intersection(set().union(*rows)))
-
-
-def _differences(
-    reference: Mapping[int, float], rows: Sequence[Mapping[int, float]]
-) -> tuple[Array, Array, float]:
+def _differences(baseline: Array, rows: Array) -> tuple[Array, Array, float]:
     """Returns differences and which exist, shape (rows, seeds), and what is rounding.
 
     Accuracies that are equal on paper differ in their last bits.
     """
-    seeds = _shared_seeds(reference, rows)
-    base = np.array([reference[seed] for seed in seeds])
-    values = np.array([_in_order(row, seeds) for row in rows])
-    largest = max(float(np.nanmax(np.abs(values))), float(np.abs(base).max()))
-    return values - base, ~np.isnan(values), ROUNDING * largest
+    largest = max(float(np.nanmax(np.abs(rows))), float(np.abs(baseline).max()))
+    return rows - baseline, ~np.isnan(rows), ROUNDING * largest

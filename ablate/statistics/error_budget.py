@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ablate.records import LEVEL
+from ablate.statistics import LEVEL
 
 # The share of the budget that is spent before the first verdict that stands.
 FIRST_WEALTH = LEVEL / 2

@@ -8,12 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ablate.records import CellResult
-from ablate.report import student
-from ablate.report.effect import Effect
-from ablate.report.noise import ALONE_GAIN, Family, null_of
-from ablate.report.numbers import sd_of
-from ablate.report.verdicts import Verdict
+from ablate.statistics import student
+from ablate.statistics.noise import ALONE_GAIN, Family, null_of
 
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
@@ -46,29 +42,31 @@ def seeds_needed(family: Family, row: int, margin: float, level: float) -> int:
 
 
 def runs_needed(
-    effect: Effect, cell: CellResult, reference: CellResult, margin: float
-) -> int | None:
+    difference: float,
+    variances: tuple[float, float],
+    counts: tuple[int, int],
+    margin: float,
+    level: float,
+) -> int:
     """Returns how many further runs of both rows would decide an unpaired comparison.
 
-    They would, if means and standard deviations stay as they are. Returns one more than
-    `MOST` if that many are not enough; None if there is a verdict, or no estimate.
+    They would, if means and variances stay as they are. Returns one more than `MOST` if
+    that many are not enough.
+
+    Args:
+        difference: of the means of the two rows.
+        variances: of a run, for each row.
+        counts: the number of runs of each row.
     """
-    judged, estimate = effect.judged, effect.estimate
-    if judged is None or estimate is None or judged.withheld:
-        return None
-    if effect.verdict is not Verdict.INCONCLUSIVE:
-        return None
-    rows = [list(row.values.values()) for row in (cell, reference)]
-    variances = [sd_of(values) ** 2 for values in rows]
     for more in range(1, MOST + 1):
-        counts = [len(values) + more for values in rows]
+        sizes = [count + more for count in counts]
         error = math.sqrt(
-            sum(v / count for v, count in zip(variances, counts, strict=True))
+            sum(v / size for v, size in zip(variances, sizes, strict=True))
         )
-        freedom = min(counts) - 1
-        differs = float(student.quantile(freedom, 1 - judged.level / 2)) * error
-        same = float(student.quantile(freedom, 1 - judged.level)) * error
-        if abs(estimate.value) > differs or abs(estimate.value) + same < margin:
+        freedom = min(sizes) - 1
+        differs = float(student.quantile(freedom, 1 - level / 2)) * error
+        same = float(student.quantile(freedom, 1 - level)) * error
+        if abs(difference) > differs or abs(difference) + same < margin:
             return more
     return MOST + 1
 

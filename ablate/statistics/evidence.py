@@ -19,12 +19,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from statistics import median
 
-from ablate.records import MOST_SEEDS, Decision
+from ablate.statistics import LEVEL
 
-# The mean share of kept proposals that are not better.
-LEVEL = 0.05
+# Seeds after which a proposal is discarded, unless the chain says otherwise.
+MOST_SEEDS = 20
 # The difference that is bet on, in standard deviations of a difference.
 BET = 2.0
 # The largest logarithm of the odds of a bet.
@@ -43,6 +44,15 @@ SAME_SEEDS = 2
 # 0.42516.
 OFFSET = 10
 TOTAL = 0.4252
+
+
+class Decision(StrEnum):
+    """What becomes of a proposal; the first baseline of a chain is none."""
+
+    BASELINE = "baseline"
+    KEEP = "keep"
+    DISCARD = "discard"
+    MORE_SEEDS = "more seeds"
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,7 @@ def needed(number: int, kept: int, level: float = LEVEL) -> float:
     Args:
         number: that of the proposal, from 1. Every proposal counts.
         kept: how many proposals before it were kept.
+        level: bounds the mean share of kept proposals that are not better.
     """
     return 1 / (level * share_of(number) * (kept + 1))
 
