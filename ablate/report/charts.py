@@ -174,8 +174,7 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
         zero=True,
         note=(
             f"Bars: {coverage(results.generation.level)} intervals for all rows at once."
-            " Colours: verdicts. A verdict"
-            " beside a bar that crosses 0 comes from the step-down test."
+            " Colours: verdicts."
         ),
     )
 

@@ -46,7 +46,6 @@ class Effect:
         count_further: returns `further`; None if there is a verdict or no estimate.
         chance: the probability of a conclusive verdict at the last look, if the row gets
             all seeds until then; None if no look is left.
-        alone: whether the noise of the row is so unusual that only its own seeds count.
         primary: whether the space names the row as a primary comparison.
         left_out: number of seeds without a value, by state; no mean includes them.
         cost, reference_cost: the costs of both.
@@ -69,7 +68,6 @@ class Effect:
         default=None, compare=False, repr=False
     )
     chance: float | None = None
-    alone: bool = False
     primary: bool = False
     left_out: Mapping[str, int] = field(default_factory=dict)
     cost: Cost | None = None
@@ -125,7 +123,7 @@ class Effect:
     def is_step_down(self) -> bool:
         """Whether the row has a verdict of a difference although its interval contains 0.
 
-        The step-down test then decides: it leaves out rows that are already decided.
+        Holm's test then decides: it leaves out rows that are already decided.
         """
         if self.estimate is None or self.verdict not in (Verdict.HELPS, Verdict.HURTS):
             return False

@@ -154,12 +154,6 @@ def effect_columns(
             about="what earlier studies say",
         ),
         Column(
-            "alone",
-            lambda effect: effect.alone,
-            kind=bool,
-            about="only its own seeds say how noisy it is",
-        ),
-        Column(
             "seeds_needed",
             lambda effect: effect.further,
             kind=int | None,

@@ -42,8 +42,8 @@ OF_ALL_ROWS = (
 )
 UNPAIRED = "Welch's t with the smaller of both degrees of freedom"
 STEP_DOWN = (
-    "step-down: the interval contains 0, and the step-down test decides: it leaves out"
-    " rows that are already decided."
+    "step-down: the interval contains 0, and Holm's test decides: it leaves out rows that"
+    " are already decided."
 )
 CONTRIBUTIONS = {
     "alone": "alone: the baseline with only this factor at its full level, minus the"
@@ -116,12 +116,8 @@ def effects_table(
     unusual = vary_text(results.vary)
     if unusual:
         notes.append(f"{unusual[0].upper()}{unusual[1:]}.")
-    alone = [effect.row for effect in effects if effect.alone]
     if controls:
         notes += _uncontrolled(results, effects)
-    if alone:
-        estimated = sum(effect.estimate is not None for effect in effects)
-        notes.append(_alone_note(alone, everywhere=len(alone) == estimated))
     if not controls and not is_single:
         notes += _apart_note(effects)
     primary = [str(effect.row) for effect in effects if effect.primary]
@@ -210,24 +206,6 @@ def _uncontrolled(results: StudyResults, effects: Sequence[Effect]) -> list[str]
     ]
 
 
-def _alone_note(rows: Sequence[int], *, everywhere: bool) -> str:
-    """Returns which rows the noise of the other rows is not used for.
-
-    Args:
-        everywhere: whether it is used for no row, because row 0 is unusual.
-    """
-    if everywhere:
-        return (
-            "Each row is tested by a paired t test on its own differences only, because"
-            " the results of row 0 vary much more than those of the other rows."
-        )
-    are, their = ("is", "its") if len(rows) == 1 else ("are", "their")
-    return (
-        f"{rows_text(rows).capitalize()} {are} tested by a paired t test on {their} own"
-        " differences only, because these vary much more than those of the other rows."
-    )
-
-
 def _apart_note(effects: Sequence[Effect]) -> list[str]:
     """Returns a note on the rows that are not tested together with the others."""
     apart = [
@@ -235,7 +213,6 @@ def _apart_note(effects: Sequence[Effect]) -> list[str]:
         for effect in effects
         if effect.withheld is not None
         and effect.estimate is not None
-        and not effect.alone
         and effect.estimate.freedom == len(effect.seeds) - 1
     ]
     if not apart:

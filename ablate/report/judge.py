@@ -185,7 +185,7 @@ class Judge:
             if row in by_row:
                 alone = _family_of_one(by_row[row], reference, extra)
                 test = alone.tests(self.margin, LEVEL)[0] if alone else None
-                largest = max(largest, test.p if test else 1.0)
+                largest = max(largest, test.p_adjusted if test else 1.0)
             elif row is not None and verdicts.get(row) not in (
                 Verdict.HELPS,
                 Verdict.HURTS,
@@ -314,7 +314,7 @@ def _with_estimate(effect: Effect, family: Family, row: int, test: RowTest) -> E
         freedom=family.freedom(row),
         p=test.p,
     )
-    return replace(effect, mean=test.mean, estimate=estimate, alone=test.alone)
+    return replace(effect, mean=test.mean, estimate=estimate)
 
 
 def _has_failed(cell: CellResult) -> bool:

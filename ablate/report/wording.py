@@ -235,7 +235,9 @@ def sentence(effect: Effect, metric: Metric, margin: float, level: float = 0.0) 
 
 
 # Why a verdict says more than the interval beside it, as the end of a sentence.
-STEP_DOWN = "; the interval is for all rows at once and contains 0, and the step-down test decides"
+STEP_DOWN = (
+    "; the interval is for all rows at once and contains 0, and Holm's test decides"
+)
 
 
 def shown_text(effect: Effect) -> str:

@@ -1,27 +1,25 @@
-"""The noise of the rows of a study, estimated from all rows and calibrated.
+"""The noise of rows with few seeds, estimated from all rows and calibrated.
 
 With three seeds, a row alone says almost nothing about its own noise: two degrees of
 freedom. The other rows say more, but only if their noise is like its own. This module
-uses all rows and holds its error rate even if they differ.
+uses all rows, and holds its error rate while their noise varies as in real trainings.
 
-How: rows are compared with the reference by their differences, paired by seed. The
-variance of a difference blends three estimates: that of the row alone, that of the
-reference against the mean of the rows, and that pooled over all cells. A row stands
-alone if its own variance, or that of the reference, is more than twice the pooled one:
-it is tested by Student's paired t.
+How: rows are compared with the baseline by their differences, paired by seed. The
+variance of a difference is half of the variance pooled over all cells, 0.3 of the row's
+own and 0.2 of the baseline's, plus twice what the row's own or the baseline's exceeds
+twice the pooled one. So a row with unusual noise is judged mostly by its own seeds.
 
-The reference may have more seeds than the rows (`Extra`). Its mean is then two thirds of
+The baseline may have more seeds than the rows (`Extra`). Its mean is then two thirds of
 the mean over all of its seeds, which has less noise, and one third of the mean over the
 seeds that a row shares with it, which pairs. The weights are fixed in advance: with few
 seeds, estimated ones find fewer differences.
 
 The p values come from a simulation, not from a table. It draws studies without effects,
-with as many rows and seeds as the study has, under each noise of a fixed set (`NOISES`):
-equal in all cells, or larger in one row or in the reference. A p value is the share of
-such studies that are as extreme, under the noise of the set for which it is largest.
-This is a maximum-statistic adjustment (Westfall and Young, Resampling-Based Multiple
-Testing, 1993): the rows form one family, and their correlation through the common
-reference is part of the simulation.
+with as many rows and seeds as the study has, under each noise of a fixed set (`NOISES`).
+A p value is the share of such studies in which some row is as extreme, under the noise
+of the set for which it is largest. This is a single-step maximum-statistic adjustment
+(Westfall and Young, Resampling-Based Multiple Testing, 1993): the rows form one family,
+and their correlation through the common baseline is part of the simulation.
 
 What would break it: using means of the rows in the choice of a variance (the simulation
 has no effects), or treating data and simulation by different code. Both go through
@@ -32,7 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache as cache_once
 from functools import lru_cache
@@ -46,29 +44,41 @@ from ablate.statistics.numbers import scale_of
 
 Array = np.ndarray[Any, Any]
 
-# The shares of the pooled variance, the row's own and the reference's. Chosen by power
-# at three to ten seeds; the error rate does not depend on them (docs/statistics.md).
-POOLED, OWN, REFERENCE = 0.5, 0.3, 0.2
-# From this multiple of the pooled variance on, a row stands alone: with fewer than
-# four seeds, and with more.
-UNUSUAL_FEW, UNUSUAL = 2.0, 2.5
-FEW_SEEDS = 4
-# How much smaller the p value of a row that stands alone counts.
-ALONE_GAIN = 3.0
-# The noises of the simulation: the variances of the reference and of one row, as
-# multiples of the variance of the other cells.
+# The shares of the pooled variance, the row's own and the baseline's, and how much more
+# counts what one of the last two exceeds a multiple of the pooled one. Chosen by power
+# at three to twelve seeds; the error rate does not depend on them (docs/statistics.md).
+POOLED, OWN, BASELINE = 0.5, 0.3, 0.2
+EXCESS, UNUSUAL = 2.0, 2.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A noise that is simulated.
+
+    Attributes:
+        baseline, row: the variances of the baseline and of one row, as multiples of that
+            of the other cells.
+        spread: the standard deviation of the logarithm of the variances of all cells.
+        allowed: the probability of an error under this noise, as a multiple of the level.
+    """
+
+    baseline: float = 1.0
+    row: float = 1.0
+    spread: float = 0.0
+    allowed: float = 1.0
+
+
+# In stored trainings and in public logs, the logarithm of the variance has a standard
+# deviation of 0.4 to 0.6 over rows; 9 times the variance is rare, 25 times an accident.
 NOISES = (
-    (1.0, 1.0),
-    (1.0, 5.0),
-    (1.0, 12.0),
-    (1.0, 25.0),
-    (1.0, 100.0),
-    (1.0, 10_000.0),
-    (5.0, 1.0),
-    (12.0, 1.0),
-    (25.0, 1.0),
-    (100.0, 1.0),
-    (10_000.0, 1.0),
+    Noise(),
+    Noise(spread=1.0),
+    Noise(row=4.0),
+    Noise(baseline=4.0),
+    Noise(row=9.0),
+    Noise(baseline=9.0),
+    Noise(row=25.0, allowed=1.4),
+    Noise(baseline=25.0, allowed=1.4),
 )
 # The share of the mean over all seeds in the mean of a reference with extra seeds.
 ALL_SEEDS = 2 / 3
@@ -118,11 +128,9 @@ class Standardised:
     Each array has the shape (..., rows).
 
     Attributes:
-        mean: the mean difference over the seeds that a row shares with the reference.
+        mean: the mean difference over the seeds that a row shares with the baseline.
         error: its standard error.
-        alone: whether the row is tested by its own paired t.
-        score: `mean / error`. If the row stands alone, it is a quantile of Student's t
-            with the pooled degrees of freedom, so that scores of rows are comparable.
+        score: `mean / error`.
         freedom: the degrees of freedom of a row's own standard error.
         sd: the standard deviation of a single training, pooled over all cells, shape
             (...).
@@ -130,7 +138,6 @@ class Standardised:
 
     mean: Array
     error: Array
-    alone: Array
     score: Array
     freedom: Array
     sd: Array
@@ -163,13 +170,13 @@ def standardise(
         pooled = _with_less_of_reference(pooled / 2, total, weight)
         reference = _with_less_of_reference(reference / 2, total, weight)
         rest = weight**2 * total / extra.more.shape[-1]
-        if len(counts) == 1:
-            # Without other rows, all three are the same.
-            pooled = reference = by_row
-    alone = _is_unusual(by_row, pooled, counts)
-    alone |= _is_unusual(reference, pooled, np.array([noise.seeds]))
-    blend = POOLED * pooled + OWN * by_row + REFERENCE * reference
-    error = np.sqrt(np.where(alone, by_row, blend) / counts + rest)
+    variance = POOLED * pooled + OWN * by_row + BASELINE * reference
+    for own in (by_row, reference):
+        variance = variance + EXCESS * np.maximum(own - UNUSUAL * pooled, 0.0)
+    if len(counts) == 1:
+        # Without other rows, all three are the same.
+        variance = by_row
+    error = np.sqrt(variance / counts + rest)
     own_freedom = np.broadcast_to(counts - 1.0, error.shape)
     if extra is not None:
         own_freedom = _satterthwaite(
@@ -180,13 +187,10 @@ def standardise(
         ratio = means / error
     # Rounded accuracies can be equal by chance: no noise is no information.
     ratio = np.where(error > 0, ratio, 0.0)
-    score = ratio.copy()
-    score[alone] = _as_pooled(ratio[alone], own_freedom[alone], noise.freedom)
     return Standardised(
         mean=means,
         error=error,
-        alone=alone,
-        score=score,
+        score=ratio,
         freedom=own_freedom,
         sd=np.sqrt(noise.pooled / 2),
     )
@@ -240,7 +244,7 @@ class Variances:
         means: the mean difference of each row, shape (..., rows).
         by_row: the variance of a difference by the row alone, shape (..., rows).
         pooled: by all cells, with seeds as blocks, shape (...).
-        reference: by the reference against the mean of the rows, shape (...).
+        reference: by the baseline against the mean of the rows, shape (...).
         counts: the number of seeds of each row.
         seeds: the number of seeds that some row has.
         freedom: the degrees of freedom of `pooled`.
@@ -281,36 +285,20 @@ def variances(differences: Array, present: Array) -> Variances:
     )
 
 
-def _is_unusual(variance: Array, pooled: Array, seeds: Array) -> Array:
-    limit = np.where(seeds < FEW_SEEDS, UNUSUAL_FEW, UNUSUAL)
-    unusual: Array = variance > limit * pooled
-    return unusual
-
-
-def _as_pooled(ratio: Array, by_row: Array, pooled: int) -> Array:
-    """Returns the quantile with pooled degrees of freedom of a row that stands alone.
-
-    It has a third of the p value of the row's paired t, which makes few errors.
-    """
-    if ratio.size == 0:
-        return ratio
-    tail = student.probability(by_row, -np.abs(ratio)) / ALONE_GAIN
-    quantile: Array = -student.quantile(pooled, tail) * np.sign(ratio)
-    return quantile
-
-
 @dataclass(frozen=True)
 class Null:
-    """Scores in simulated studies without effects.
+    """The largest absolute score of all rows in simulated studies without effects.
 
     Attributes:
-        largest: sorted largest absolute scores, shape (rows, draws), each the largest
-            of its rank under any noise. Entry q is about families of q + 1 rows.
-        freedom: pooled degrees of freedom. The score of a single row is Student's t.
+        largest: sorted scores, shape (draws,), each the largest of its rank under any
+            noise. Empty for a single row, whose score is Student's t.
+        freedom: the degrees of freedom of a single row.
+        rows: the number of rows that are simulated.
     """
 
     largest: Array
     freedom: int
+    rows: int = 1
 
     @property
     def is_exact(self) -> bool:
@@ -320,39 +308,36 @@ class Null:
     def p(self, score: float, rows: int) -> float:
         """Returns the p value of the largest absolute score of so many rows."""
         if self.is_exact:
-            return 2 * float(student.probability(self.freedom, -abs(score)))
+            return min(1.0, 2 * rows * self._tail(abs(score)))
         return self._p_of_largest(abs(score), rows)
 
     def p_above(self, score: float, rows: int) -> float:
         """Returns the p value of the largest signed score of so many rows.
 
         With several rows, it is that of the largest absolute score: true differences
-        can have both signs, and the common reference then makes one of them large.
+        can have both signs, and the common baseline then makes one of them large.
         """
         if self.is_exact:
-            return float(student.probability(self.freedom, -score))
+            return min(1.0, rows * self._tail(score))
         return self._p_of_largest(score, rows)
 
-    def _p_of_largest(self, score: float, rows: int) -> float:
-        simulated = min(rows, len(self.largest))
-        # Bonferroni for more rows than are simulated.
-        return min(
-            1.0,
-            _share_above(self.largest[simulated - 1], score) * rows / simulated,
-        )
+    def _tail(self, score: float) -> float:
+        return float(student.probability(self.freedom, -score))
 
-    def quantile(self, level: float, rows: int = 1) -> float:
+    def _p_of_largest(self, score: float, rows: int) -> float:
+        # Bonferroni for more rows than are simulated.
+        return min(1.0, _share_above(self.largest, score) * rows / self.rows)
+
+    def quantile(self, level: float, rows: int) -> float:
         """Returns the absolute score whose p value is at most this level."""
+        level *= self.rows / rows
         if self.is_exact:
             return float(student.quantile(self.freedom, 1 - level / 2))
-        simulated = min(rows, len(self.largest))
-        level *= simulated / rows
-        scores = self.largest[simulated - 1]
         # As many draws as may be at or above the score.
-        above = int(level * (len(scores) + 1)) - 1
+        above = int(level * (len(self.largest) + 1)) - 1
         if above < 0:
             return math.inf
-        return math.nextafter(float(scores[-1 - above]), math.inf)
+        return math.nextafter(float(self.largest[-1 - above]), math.inf)
 
 
 def _share_above(scores: Array, score: float) -> float:
@@ -405,11 +390,11 @@ def _simulated(
     present = np.repeat(np.array(patterns, dtype=bool), repeats, axis=1)
     freedom = int(present.sum()) - len(present)
     if len(present) == 1 and not extra:
-        return Null(largest=np.empty((0, 0)), freedom=freedom)
+        return Null(largest=np.empty(0), freedom=freedom)
     key = f"noise {revision()} {patterns} {repeats} {complete} {extra}"
     largest = kept.array(key, lambda: _largest_scores(present, complete, extra))
     # In double precision, as the scores that are looked up.
-    return Null(largest=largest.astype(np.float64), freedom=freedom)
+    return Null(largest=largest.astype(np.float64), freedom=freedom, rows=len(present))
 
 
 @cache_once
@@ -441,44 +426,65 @@ def _largest_scores(present: Array, complete: Sequence[int], extra: int) -> Arra
     generator = np.random.default_rng(0)
     largest = []
     for start in range(0, draws, part):
-        noise = generator.standard_normal((min(part, draws - start), rows + 1, seeds))
-        scores = np.stack([_scores(noise, present, *scales) for scales in NOISES])
-        if complete:
-            every = np.ones_like(present)
-            full = np.stack([_scores(noise, every, *scales) for scales in NOISES])
-            scores[..., complete] = full[..., complete]
-        running = np.maximum.accumulate(np.abs(scores), axis=-1)
-        largest.append(running.astype(np.float32))
-    return _worst(largest)
+        number = min(part, draws - start)
+        values = generator.standard_normal((number, rows + 1, seeds))
+        spread = generator.standard_normal((number, rows + 1, 1))
+        scores = np.empty((len(NOISES), number))
+        for noise, of_noise in zip(NOISES, scores, strict=True):
+            drawn = _drawn(values, spread, noise)
+            of_rows = np.abs(_scores(drawn, present))
+            if complete:
+                full = _scores(drawn, np.ones_like(present))
+                of_rows[:, complete] = np.abs(full[:, complete])
+            of_noise[:] = of_rows.max(axis=-1)
+        largest.append(scores)
+    return _worst(np.concatenate(largest, axis=1)).astype(np.float32)
 
 
-def _scores(noise: Array, present: Array, reference: float, row: float) -> Array:
-    """Returns scores, shape (draws, rows), with larger noise in two cells."""
+def _drawn(values: Array, spread: Array, noise: Noise) -> Array:
+    """Returns simulated results, shape (draws, rows + 1, seeds), the baseline first.
+
+    The one noisy row is that with the fewest seeds, whose own variance is known least.
+
+    Args:
+        values: standard normal, of the same shape.
+        spread: standard normal, shape (draws, rows + 1, 1).
+    """
+    scale = np.exp(noise.spread / 2 * spread)
+    scale[:, 0] *= math.sqrt(noise.baseline)
+    scale[:, 1] *= math.sqrt(noise.row)
+    drawn: Array = values * scale
+    return drawn
+
+
+def _scores(drawn: Array, present: Array) -> Array:
+    """Returns scores, shape (draws, rows)."""
     seeds = present.shape[1]
-    base = np.sqrt(reference) * noise[:, 0]
+    base = drawn[:, 0]
     extra = None
     if base.shape[1] > seeds:
         extra = Extra(shared=base[:, :seeds], more=base[:, seeds:])
-    noise = noise[..., :seeds]
-    differences = noise[:, 1:] - base[:, None, :seeds]
-    # Larger noise is worst in row 0, which all differences contain, and in the row with
-    # the fewest seeds, whose own variance is known least.
-    differences[:, 0] += (np.sqrt(row) - 1) * noise[:, 1]
+    differences = drawn[:, 1:, :seeds] - base[:, None, :seeds]
     return standardise(differences, present, extra).score
 
 
-def _worst(parts: Sequence[Array]) -> Array:
-    """Returns sorted scores under the worst noise, shape (rows, draws).
+def _worst(scores: Array) -> Array:
+    """Returns sorted scores, each the largest of its rank under any noise.
 
-    A share of draws is largest under the noise whose score of that rank is largest.
+    Under a noise that allows a multiple of the level, a score has the rank of that
+    multiple.
 
     Args:
-        parts: scores of shape (noises, draws, rows).
+        scores: shape (noises, draws).
     """
-    scores = np.concatenate(parts, axis=1)
-    scores.sort(axis=1)
-    worst: Array = scores.max(axis=0).T
-    return np.ascontiguousarray(worst)
+    scores = np.sort(scores, axis=1)[:, ::-1]
+    draws = scores.shape[1]
+    ranks = np.arange(draws)
+    worst = np.zeros(draws)
+    for noise, of_noise in zip(NOISES, scores, strict=True):
+        rank = np.minimum((ranks + 1) * noise.allowed, draws).astype(int) - 1
+        worst = np.maximum(worst, of_noise[rank])
+    return worst[::-1]
 
 
 @dataclass(frozen=True)
@@ -488,10 +494,9 @@ class RowTest:
     Attributes:
         mean, low, high: the mean difference and its interval.
         error: the standard error of the mean.
-        p: p value against no difference, of this row alone.
-        p_adjusted: the same, adjusted for all rows (step-down maximum statistic).
+        p: p value against no difference, of this row alone, by Student's t.
+        p_adjusted: the same, adjusted for all rows.
         p_same: p value against a difference of at least the margin, adjusted.
-        alone: whether its noise is so unusual that only its own seeds count.
     """
 
     mean: float
@@ -501,7 +506,6 @@ class RowTest:
     p: float
     p_adjusted: float
     p_same: float
-    alone: bool
 
 
 @dataclass(frozen=True)
@@ -537,104 +541,54 @@ class Family:
     def freedom(self, row: int) -> float:
         """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
         degrees = float(self.found.freedom[row])
-        if self.found.alone[row] or len(self.counts) == 1:
+        if len(self.counts) == 1:
             return degrees
-        return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + REFERENCE**2) / degrees)
+        return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + BASELINE**2) / degrees)
 
-    def interval(self, row: int, level: float) -> tuple[float, float]:
-        """Returns the simultaneous interval of a row's difference at 1 minus this level.
+    @property
+    def _rows(self) -> int:
+        return self.tested + self.given_up
 
-        All intervals of the family together contain the true differences with this
-        probability. An interval excludes 0 exactly if the single-step p value of the
-        row is below the level: both compare its score with the largest of all rows.
-        """
-        rows = self.tested + self.given_up
-        quantile = self.null.quantile(level * rows / self.planned, rows)
-        if self.found.alone[row] and len(self.counts) > 1:
-            # The ratio of which `_as_pooled` makes this quantile.
-            tail = ALONE_GAIN * float(
-                student.probability(self.pooled_freedom, -quantile)
-            )
-            degrees = self.found.freedom[row]
-            quantile = float(student.quantile(degrees, 1 - min(tail, 0.5)))
-        mean = float(self.found.mean[row])
-        half = quantile * float(self.found.error[row])
-        return mean - half, mean + half
+    def quantile(self, level: float) -> float:
+        """Returns how many standard errors a difference must have at this level."""
+        return self.null.quantile(level * self._rows / self.planned, self._rows)
 
     def tests(self, margin: float, level: float) -> list[RowTest | None]:
         """Returns the test of each row; None if it has no noise.
+
+        All intervals of the family together contain the true differences with a
+        probability of 1 minus the level. An interval excludes 0 exactly if the p value
+        of the row is below the level.
 
         Args:
             margin: the least difference that matters.
             level: that of the intervals, all together.
         """
-        observed = self.found
-        adjusted = self._step_down(
-            np.abs(observed.score)[: self.tested], self.null.p, self.planned
-        )
-        same = self._step_down(
-            self._scores_within(margin)[: self.tested],
-            self.null.p_above,
-            self.planned_same,
-        )
+        found = self.found
+        quantile = self.quantile(level)
         tests: list[RowTest | None] = []
-        for row, error in enumerate(observed.error[: self.tested]):
+        for row in range(self.tested):
+            mean, error = float(found.mean[row]), float(found.error[row])
             if error == 0:
                 tests.append(None)
                 continue
-            low, high = self.interval(row, level)
-            p = self._p_of_one(row)
+            # The smaller of two one-sided tests decides (Schuirmann 1987).
+            within = (margin - abs(mean)) / error
+            differs = self.null.p(mean / error, self._rows)
+            same = self.null.p_above(within, self._rows)
+            own = -abs(mean) / error
             test = RowTest(
-                mean=float(observed.mean[row]),
-                low=low,
-                high=high,
-                error=float(error),
-                p=p,
-                p_adjusted=max(p, adjusted[row]),
-                p_same=same[row],
-                alone=bool(observed.alone[row]) and len(self.counts) > 1,
+                mean=mean,
+                low=mean - quantile * error,
+                high=mean + quantile * error,
+                error=error,
+                p=2 * float(student.probability(self.freedom(row), own)),
+                # Bonferroni for the rows that are not in this family.
+                p_adjusted=min(1.0, differs * self.planned / self._rows),
+                p_same=min(1.0, same * self.planned_same / self._rows),
             )
             tests.append(test)
         return tests
-
-    def _p_of_one(self, row: int) -> float:
-        if not self.found.alone[row]:
-            return self.null.p(float(self.found.score[row]), 1)
-        ratio = abs(float(self.found.mean[row] / self.found.error[row]))
-        return 2 * float(student.probability(self.found.freedom[row], -ratio))
-
-    def _scores_within(self, margin: float) -> Array:
-        """Returns how far each difference is from the margin, in standard errors.
-
-        The smaller of two one-sided tests decides (Schuirmann 1987).
-        """
-        observed = self.found
-        with np.errstate(divide="ignore", invalid="ignore"):
-            inside = (margin - np.abs(observed.mean)) / observed.error
-        scores = np.where(observed.error > 0, inside, 0.0)
-        degrees = observed.freedom[observed.alone]
-        scores[observed.alone] = _as_pooled(
-            scores[observed.alone], degrees, self.pooled_freedom
-        )
-        return scores
-
-    def _step_down(
-        self, scores: Array, p: Callable[[float, int], float], planned: int
-    ) -> list[float]:
-        """Returns p values by the step-down maximum statistic.
-
-        The largest score is compared with the largest of all rows, the next one with
-        that of the rows that are left, and so on.
-        """
-        adjusted = np.empty(len(scores))
-        largest = 0.0
-        rows = len(scores) + self.given_up
-        for done, row in enumerate(np.argsort(-scores, kind="stable")):
-            each = p(float(scores[row]), rows - done)
-            # Bonferroni for the rows that are not in this family.
-            largest = max(largest, min(1.0, each * planned / rows))
-            adjusted[row] = largest
-        return [float(value) for value in adjusted]
 
 
 def family_of(

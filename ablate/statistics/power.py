@@ -8,7 +8,6 @@ import numpy as np
 
 from ablate.statistics import kept, student
 from ablate.statistics.noise import (
-    ALONE_GAIN,
     MOST_ROWS,
     Extra,
     null_of,
@@ -86,9 +85,6 @@ def _detectable(rows: int, seeds: int, power: float, level: float, extra: int) -
         more = Extra(shared=noise[:, 0, :seeds], more=noise[:, 0, seeds:])
     noise = noise[..., :seeds]
     drawn = standardise(noise[:, 1:] - noise[:, :1], present[:simulated], more)
-    tail = ALONE_GAIN * float(student.probability(null.freedom, -limit))
-    limits_alone = -student.quantile(drawn.freedom[:, 0], tail)
-    limits = np.where(drawn.alone[:, 0], limits_alone, limit)
     # A difference moves the mean, and nothing else.
-    needed = limits * drawn.error[:, 0] - drawn.mean[:, 0]
+    needed = limit * drawn.error[:, 0] - drawn.mean[:, 0]
     return float(np.quantile(needed, power))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablate.statistics import student
-from ablate.statistics.noise import ALONE_GAIN, Family, null_of
+from ablate.statistics.noise import Family, null_of
 
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
@@ -81,17 +81,11 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     from 0 or stays within the margin. Equal arguments give equal numbers.
     """
     n = family.counts[row]
-    size = n + np.arange(1, MOST + 1)
     # In units of the standard deviation of a difference, as it is estimated now.
     sd = float(family.found.error[row]) * math.sqrt(n)
     means, errors = _futures(n, family.freedom(row))
     distance = np.abs(means + float(family.found.mean[row]) / sd)
     differs, same = _critical(family.tested, family.planned, level, n + 1, n + MOST)
-    if family.found.alone[row] and family.tested > 1:
-        # It is tested by its own seeds alone, at the level that this score has.
-        simulated = min(family.tested, MOST_ROWS)
-        tail = ALONE_GAIN * student.probability(simulated * (size - 1), -differs)
-        differs = same = -student.quantile(size - 1, tail)
     seeds: Array = (
         (distance / errors > differs) | ((margin / sd - distance) / errors > same)
     ).mean(axis=0)

@@ -60,14 +60,12 @@ def test_extra_seeds_that_were_not_declared_are_not_used(row_0: ModuleType) -> N
 
 
 def test_the_standard_error_is_that_of_the_sum(row_0: ModuleType) -> None:
-    """The error of a row that stands alone is written out here."""
-    values = drawn(4, 12)
-    values[1, :5] += np.array([9.0, -9.0, 9.0, -9.0, 0.0])
+    """The error of a single row, whose variance is its own, is written out here."""
+    values = drawn(1, 12)
     shared, more = values[0, :5], values[0, 5:]
     scores = standardise(
-        values[1:, :5] - shared, np.ones((4, 5), bool), Extra(shared=shared, more=more)
+        values[1:, :5] - shared, np.ones((1, 5), bool), Extra(shared=shared, more=more)
     )
-    assert list(scores.alone) == [True, False, False, False]
     weight = ALL_SEEDS * 7 / 12
     own = np.var(values[1, :5] - (1 - weight) * shared, ddof=1) / 5
     rest = weight**2 * values[0].var(ddof=1) / 7
@@ -87,7 +85,7 @@ def test_one_row_keeps_its_level_and_beats_the_paired_t(row_0: ModuleType) -> No
         np.ones((1, 4), bool),
         Extra(shared=shared, more=more),
     ).score[:, 0]
-    limit = null.quantile(0.04)
+    limit = null.quantile(0.04, 1)
     assert (np.abs(scores) >= limit).mean() < 0.05
     assert limit < stats.t.isf(0.02, 3) * 1.02
 
