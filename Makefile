@@ -1,5 +1,5 @@
 # Needs only python3 (3.11 or newer) and make.
-.PHONY: setup demo test fuzz gpu proofs full lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-shares bench-looks bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
+.PHONY: setup demo test fuzz gpu proofs full lint wheel faults trust verify-costs twins bench bench-overhead bench-search bench-scale bench-dashboard bench-verbs bench-costs bench-steps bench-models bench-packing bench-circulant bench-row-0 bench-across bench-elsewhere bench-chains bench-tuning bench-pairing bench-prior bench-sources bench-peers agreement docs reference tutorials gallery lock clean
 .DEFAULT_GOAL := setup
 
 # Tests start hundreds of processes. Each would compile all modules again where this is set, as in many containers.
@@ -109,14 +109,6 @@ bench-packing: $(READY)
 # Ways to compute circulant projections: make bench-circulant DEVICE=cuda on a GPU.
 bench-circulant: $(READY)
 	@$(BIN)/python benchmarks/circulant.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(DEVICE),--device $(DEVICE))
-
-# How often an effect is found, by the share of the 5 % that the declared seeds get.
-bench-shares: $(READY)
-	@$(BIN)/python benchmarks/shares.py
-
-# Rules that add seeds to one row, compared.
-bench-looks: $(READY)
-	@$(BIN)/python benchmarks/looks.py
 
 # What seeds of row 0 are worth (about 3 minutes).
 bench-row-0: $(READY)

@@ -33,7 +33,7 @@ from ablate.records import (
     CHAINS,
     COST_REVISION,
     WITH_RESULT,
-    Generation,
+    Before,
     Plan,
     Space,
     Status,
@@ -167,7 +167,7 @@ def cost_plan(declared: Space, url: str) -> Plan:
         if plan.space.tune is None or reader is None:
             return plan
         known = reader.trials.known(trial.hash for trial in plan.trials)
-        plan, _ = growth(plan, Generation())(known)
+        plan, _ = growth(plan, Before())(known)
         return plan
 
 
@@ -501,7 +501,7 @@ def _train(
         preview.to_train,
         stored,
         store.reader,
-        preview.generation,
+        preview.before,
         executor.count,
     )
     with closing(make_loggers(declared, options)) as loggers:

@@ -27,7 +27,7 @@ import numpy as np
 from machine import machine_text
 from made_up import SAID, Vector, decided, made, planned
 
-from ablate.records import FIRST_LEVEL, Generation, Level, Looks, StudyResults
+from ablate.records import LEVEL, Level, Looks, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.pairing import seed_share
@@ -165,14 +165,14 @@ def reached(values: Vector, design: Design, count: int) -> Reached:
     trials = wrong = 0
     for _ in range(count):
         chosen = generator.choice(values.shape[1], design.most, replace=False)
-        by_row, used = decided(plan, values[:, chosen], Generation())
+        by_row, used = decided(plan, values[:, chosen])
         hits += [by_row[row - 1].verdict in SAID for row in LARGEST]
         trials += used
         null = np.zeros((len(values), design.most))
         null[0] = without_effects(values, chosen)[0]
         few = chosen[: design.looks.most]
         null[1:, : len(few)] = without_effects(values, few)[1:]
-        by_row, _ = decided(plan, null, Generation())
+        by_row, _ = decided(plan, null)
         wrong += any(effect.verdict in SAID for effect in by_row)
     return Reached(
         trials=trials / count, largest=tuple(hits / count), false=wrong / count
@@ -187,7 +187,7 @@ def reached_with_known_noise(values: Vector, seeds: int, count: int) -> list[flo
     generator = np.random.default_rng(seeds)
     differences = values[1:] - values[0]
     error = differences.std(axis=1, ddof=1) / math.sqrt(seeds)
-    limit = NormalDist().inv_cdf(1 - FIRST_LEVEL / 2 / len(differences))
+    limit = NormalDist().inv_cdf(1 - LEVEL / 2 / len(differences))
     hits = np.zeros(len(differences))
     for _ in range(count):
         chosen = generator.choice(values.shape[1], seeds, replace=False)

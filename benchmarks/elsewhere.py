@@ -15,7 +15,7 @@ import numpy as np
 from machine import machine_text
 from made_up import MARGIN, NOISE, NOISES, SAID, Noise, Proof, made, names, normal
 
-from ablate.records import LEVEL, Generation, Reported, StudyResults
+from ablate.records import LEVEL, Before, Reported, StudyResults
 from ablate.report.effects import effects
 from ablate.report.target_table import target_tests
 
@@ -44,7 +44,7 @@ def unpaired(
         study,
         cells=cells,
         reported=Reported(file="", is_paired=False),
-        generation=Generation(level=LEVEL),
+        before=Before(is_whole=True),
     )
 
 

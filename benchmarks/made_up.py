@@ -11,6 +11,7 @@ import numpy as np
 
 from ablate.records import (
     Architecture,
+    Before,
     Cell,
     CellResult,
     Claim,
@@ -19,7 +20,6 @@ from ablate.records import (
     Data,
     Design,
     Factors,
-    Generation,
     Known,
     Level,
     Looks,
@@ -299,27 +299,25 @@ def planned(
     )
 
 
-def decided(
-    plan: Plan, values: Vector, generation: Generation
-) -> tuple[Sequence[Effect], int]:
+def decided(plan: Plan, values: Vector) -> tuple[Sequence[Effect], int]:
     """The effects of a study to which seeds are added, and its number of trials.
 
     Args:
         values: one row a cell and one column a seed; what is not asked for is not used.
     """
     known: dict[str, Known] = {}
-    cut, has_ended = granted(plan, known, generation)
+    before = Before()
+    cut, has_ended = granted(plan, known, before)
     while not has_ended:
         for cell in cut.cells:
             for trial in cell.trials:
                 value = float(values[cell.index, trial.seed])
                 known[trial.hash] = Known(Status.COMPLETED, (), {"top1": value})
-        cut, has_ended = granted(plan, known, generation)
+        cut, has_ended = granted(plan, known, before)
     return (
         effects(
-            results_of(cut, known, generation),
+            results_of(cut, known, before),
             plan.space.criterion.margin,
-            plan.space.seeds.looks,
         ),
         sum(len(cell.trials) for cell in cut.cells),
     )

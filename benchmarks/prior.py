@@ -25,12 +25,12 @@ import numpy as np
 from machine import machine_text
 from scipy import optimize, stats
 
-from ablate.records import FIRST_LEVEL
+from ablate.records import LEVEL
 
 Array = np.ndarray[Any, Any]
 # Says which studies differ, from their standardised mean differences and variances.
 Rule = Callable[[Array, Array], Array]
-ALLOWED = FIRST_LEVEL
+ALLOWED = LEVEL
 # The difference in units of the noise of a paired difference.
 SIZE = 3.0 / np.sqrt(2)
 

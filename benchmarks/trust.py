@@ -25,6 +25,7 @@ import chains
 import elsewhere
 import numpy as np
 import tuning
+import workflows
 from factor_effects import (
     coverage_of_fraction,
     coverage_of_terms,
@@ -55,9 +56,7 @@ from row_0 import false_verdicts as false_with_extra_seeds
 from users import fooled, tunes_the_baseline_of_declared_studies, user_proofs
 
 from ablate.records import (
-    FIRST_LEVEL,
-    LEVEL,
-    Generation,
+    Before,
     Looks,
     StudyResults,
 )
@@ -81,31 +80,23 @@ def false_verdicts(
     seeds: int,
     noise: Noise = normal,
     images: int | None = None,
-    *,
-    final: bool = False,
 ) -> float:
     """The share of studies without any effect in which `helps` or `hurts` is said of
     some cell.
-
-    Args:
-        final: whether the seeds are declared as final.
     """
     generator = np.random.default_rng(cells * 1000 + seeds)
     wrong = 0
     for _ in range(count):
         values = drawn(generator, [0.0] * cells, seeds, noise)
         values = values if images is None else in_steps(values, images)
-        level = LEVEL if final else FIRST_LEVEL
-        results = with_primary(made(values, names(cells)), (), level)
+        results = made(values, names(cells))
         wrong += any(effect.verdict in SAID for effect in effects(results, MARGIN))
     return wrong / count
 
 
-def with_primary(
-    results: StudyResults, rows: Sequence[int], level: float = FIRST_LEVEL
-) -> StudyResults:
-    """The study with rows that were declared as primary, in this order, at a level."""
-    return replace(results, generation=Generation(level=level), primary=tuple(rows))
+def with_primary(results: StudyResults, rows: Sequence[int]) -> StudyResults:
+    """The study with rows that were declared as primary, in this order."""
+    return replace(results, primary=tuple(rows))
 
 
 def false_primary(
@@ -134,7 +125,7 @@ def false_primary(
 
 
 def power(
-    count: int, cells: int, seeds: int, size: float, *, level: float = FIRST_LEVEL
+    count: int, cells: int, seeds: int, size: float
 ) -> tuple[float, float, float]:
     """Shares of studies in which an effect is found: by `ablate`, by `ablate` if the
     row is the first primary comparison, and by paired t tests adjusted by Holm.
@@ -143,17 +134,16 @@ def power(
 
     Args:
         size: the effect, in standard deviations of a single training.
-        level: that of the study, for the first two.
     """
     generator = np.random.default_rng(31)
     means = [0.0, size * NOISE, *[0.0] * (cells - 2)]
     found = first = by_holm = 0
     for _ in range(count):
         results = made(drawn(generator, means, seeds), names(cells))
-        declared = with_primary(results, [], level)
+        declared = with_primary(results, [])
         effect = effects(declared, MARGIN)[0]
         found += effect.verdict is Verdict.HELPS
-        declared = with_primary(results, [1], level)
+        declared = with_primary(results, [1])
         primary = effects(declared, MARGIN)[0]
         first += primary.verdict is Verdict.HELPS
         pairs = [paired(cell, results.cells[0]) for cell in results.cells[1:]]
@@ -203,7 +193,7 @@ def until_decided(
     said = trials = 0
     for _ in range(count):
         values = drawn(generator, means, most, noise)
-        found, used = decided(plan, values, Generation())
+        found, used = decided(plan, values)
         trials += used
         said += any(effect.verdict in SAID for effect in found)
     return said / count, 100 * trials / count / len(plan.trials)
@@ -242,7 +232,6 @@ def decided_by_further(count: int, rows: int, seeds: int, size: float) -> float:
     """
     generator = np.random.default_rng([19, rows, seeds, int(size)])
     means = [0.0, size * NOISE, *[0.0] * (rows - 1)]
-    level = Generation().next_level
     decided: list[bool] = []
     while len(decided) < count:
         before = drawn(generator, means, seeds)
@@ -256,7 +245,8 @@ def decided_by_further(count: int, rows: int, seeds: int, size: float) -> float:
             continue
         both = np.concatenate([before, drawn(generator, means, first.further)], axis=1)
         second = replace(
-            made(both, names(rows + 1)), generation=Generation(number=2, level=level)
+            made(both, names(rows + 1)),
+            before=Before(generation=2, studies=(results,)),
         )
         after = effects(second, MARGIN)
         decided.append(after[0].verdict is not Verdict.INCONCLUSIVE)
@@ -351,7 +341,7 @@ def short_proofs(count: int) -> dict[str, Iterator[Proof]]:
 
     Those of seeds until decided take too long: each pattern of seeds is simulated.
     """
-    users = max(200, count // 4)
+    users = max(100, count // 8)
     return {
         "studies": study_proofs(count),
         "row 0": row_0_proofs(count // 4),
@@ -362,6 +352,7 @@ def short_proofs(count: int) -> dict[str, Iterator[Proof]]:
         "chains": chains.proofs(count // 4),
         "images": image_proofs(users),
         "users": user_proofs(users),
+        "workflows": workflows.proofs(count),
     }
 
 
@@ -378,6 +369,7 @@ def printed(which: str, count: int) -> list[Proof]:
         "chains": chains.proofs,
         "images": image_proofs,
         "users": user_proofs,
+        "workflows": workflows.proofs,
     }
     measured = []
     for proof in kinds[which](count):
@@ -427,13 +419,13 @@ def row_0_proofs(count: int) -> Iterator[Proof]:
         )
 
 
-def noise_proofs(count: int, *, final: bool) -> Iterator[Proof]:
+def noise_proofs(count: int) -> Iterator[Proof]:
     """What is promised for eight cells under each noise."""
     for seeds, name in itertools.product((3, 5), NOISES):
-        share = false_verdicts(count, 8, seeds, NOISES[name], final=final)
+        share = false_verdicts(count, 8, seeds, NOISES[name])
         yield Proof(
             promise=NO_FALSE_VERDICT,
-            setting=f"8 cells, {seeds} {'final ' if final else ''}seeds, {name}",
+            setting=f"8 cells, {seeds} seeds, {name}",
             measured=share,
             low=0,
             high=0.05,
@@ -453,8 +445,7 @@ def study_proofs(count: int) -> Iterator[Proof]:
             high=0.05,
             count=count,
         )
-    yield from noise_proofs(count, final=False)
-    yield from noise_proofs(max(200, count // 2), final=True)
+    yield from noise_proofs(count)
     yield from primary_proofs(max(200, count // 2))
     yield Proof(
         promise=wrong,
@@ -611,15 +602,13 @@ def biases(count: int) -> Iterator[tuple[str, float]]:
         yield f"{TERMS[kind]}, 2 x 2 x 2 grid, 3 seeds", error
 
 
-def _power_line(count: int, seeds: int, *, final: bool = False) -> str:
-    level = LEVEL if final else FIRST_LEVEL
-    each = [power(count, 8, seeds, size, level=level) for size in (1, 2, 3)]
+def _power_line(count: int, seeds: int) -> str:
+    each = [power(count, 8, seeds, size) for size in (1, 2, 3)]
     texts = [
         f"{100 * ours:.0f} / {100 * first:.0f} % ({100 * holm:.0f} %)"
         for ours, first, holm in each
     ]
-    name = f"{seeds}, final" if final else f"{seeds}"
-    return f"| {name} | {' | '.join(texts)} |"
+    return f"| {seeds} | {' | '.join(texts)} |"
 
 
 def _skewed_text(count: int) -> str:
@@ -710,7 +699,7 @@ def found_until_decided(
     hits = trials = 0
     for _ in range(count):
         values = drawn(generator, _means(rows, size), 12)
-        found, used = decided(plan, values, Generation())
+        found, used = decided(plan, values)
         hits += sum(effect.verdict is Verdict.HELPS for effect in found[:rows])
         trials += used
     return hits / count / rows, trials / count
@@ -728,14 +717,14 @@ def found_at_once(count: int, rows: int, size: float, seeds: int) -> float:
 
 
 def _declared_text(count: int) -> str:
-    """What the choice among lineages gives, of which only one is trained."""
+    """What the choice among groups gives, of which only one is trained."""
     shares = []
     for rows in (1, 7):
         user = tunes_the_baseline_of_declared_studies(20)
         share = fooled(count, user, 20 + rows - 1, NOISES["equal noise"])
         shares.append(f"{100 * share:.0f} %")
     return (
-        "The error rate counts lineages. A user declares 20 studies with equal baselines"
+        "The error rate counts groups. A user declares 20 studies with equal baselines"
         " before any of them has results, and trains only the one whose row 0 turns out"
         f" best: this study has a false verdict in {shares[0]} (2 cells) and {shares[1]}"
         " (8 cells) of cases. If the baselines are trained first, and the studies are"
@@ -778,14 +767,21 @@ def report(found: Sequence[Proof], count: int, seconds: float) -> str:
             " subtracted. Each entry of the table has three numbers: how often the effect"
             " is found by default; after the slash, how often it is found if its row is the first"
             " `primary` comparison; in brackets, how often paired t tests of each row,"
-            " adjusted by Holm, find it at 5 %. Seeds that are declared as final"
-            " (`seeds: {final: 3}`) use 5 %, others 4 %."
+            " adjusted by Holm, find it at 5 %."
         ),
         "",
         "| seeds | 1 sd | 2 sd | 3 sd |",
         "|------:|-----:|-----:|-----:|",
         *(_power_line(count, seeds) for seeds in (3, 4, 5, 10)),
-        *(_power_line(count, seeds, final=True) for seeds in (3, 5)),
+        "",
+        "## Workflows",
+        "",
+        (
+            "One row differs by two or three standard deviations; how often users find it"
+            " who work so (`benchmarks/workflows.py`)."
+        ),
+        "",
+        *workflows.lines(),
         "",
         "## What the verdicts do not promise",
         "",
@@ -852,7 +848,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--count", type=int, default=10_000, help="repetitions")
-    parser.add_argument("--users", type=int, default=10_000, help="the same for users")
+    parser.add_argument("--users", type=int, default=1_000, help="the same for users")
     parser.add_argument("--write", action="store_true", help="write docs/trust.md")
     arguments = parser.parse_args()
     start = time.perf_counter()
@@ -867,6 +863,7 @@ def main() -> int:
         "chains": arguments.count // 10,
         "images": arguments.users,
         "users": arguments.users,
+        "workflows": arguments.count,
     }
     with ProcessPoolExecutor(2) as pool:
         measured = pool.map(printed, parts.keys(), parts.values())

@@ -1,8 +1,8 @@
 """Simulated users, who do what gives them a verdict: part of `make trust`.
 
 Each works in a store without any effect, or with effects as large as the margin, and
-declares studies again and again. What a study may test follows from the function that
-the store uses (`ablate.store.lineage`), and the verdicts from that of the tables. A user is
+declares studies again and again. What a study may test follows from what
+the store uses (`ablate.store.declarations`), and the verdicts from that of the tables. A user is
 fooled if any study ever shows `helps`, `hurts` or, where effects exist, `no
 difference`.
 """
@@ -17,18 +17,11 @@ from typing import Any
 import numpy as np
 from made_up import MARGIN, NOISES, SAID, Noise, Proof, Vector, drawn, made, names
 
-from ablate.records import Generation, Standing, Status, StudyResults
+from ablate.records import Before, Status, StudyResults
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.verdicts import Verdict
-from ablate.store.lineage import (
-    FEWEST_SEEDS,
-    Comparisons,
-    Earlier,
-    History,
-    Row,
-    generation_of,
-)
+from ablate.store.declarations import FEWEST_SEEDS, Earlier, Known, Row
 
 # The most seeds that a user trains.
 MOST = 40
@@ -41,10 +34,12 @@ class Made:
     """A study of a store.
 
     Attributes:
-        key: its number in the store.
+        key: its number in the store, in the order of declarations.
         rows: its cells, row 0 first.
+        declared: the same as the store has them.
+        group: that of the studies with trials of its row 0.
         baseline: the number of seeds of row 0, if it is not that of the others.
-        generation: its place in its lineage.
+        before: what was known of its rows.
         judged: whether its verdicts were taken with all of its trials.
     """
 
@@ -54,8 +49,9 @@ class Made:
     seeds: list[int]
     metric: int
     primary: tuple[int, ...]
-    declared: Comparisons
-    generation: Generation
+    declared: list[Row]
+    group: int
+    before: Before
     baseline: int | None = None
     judged: bool = False
 
@@ -75,21 +71,6 @@ class Made:
         ]
         return [(cell, seed) for seed, _, cell in sorted(every)]
 
-    @property
-    def lineage(self) -> int:
-        """The number of the first study of its lineage."""
-        lineage = self.generation.lineage
-        return self.key if lineage is None else lineage
-
-    @property
-    def spent(self) -> float:
-        """The level that it has used: none if it tests no row."""
-        tests = any(
-            self.generation.standing(row.number) is Standing.TESTED
-            for row in self.declared.rows
-        )
-        return self.generation.level if tests else 0.0
-
 
 @dataclass
 class Desk:
@@ -98,7 +79,8 @@ class Desk:
     Attributes:
         metrics: of all trials that might be trained, one row a cell and one column a
             seed. Two metrics are two such tables.
-        wrong: the verdicts that are wrong.
+        truth: the true mean of each cell; empty: all are equal.
+        wrong: the verdicts that are wrong where cells are equal.
         studies: the first one first. The last one of a name is its newest generation.
         ended: the trials that have ended, by cell and seed.
         failed: trials that fail when they are trained for the first time.
@@ -107,6 +89,7 @@ class Desk:
     """
 
     metrics: list[Vector]
+    truth: list[float] = field(default_factory=list)
     wrong: tuple[Verdict, ...] = SAID
     studies: list[Made] = field(default_factory=list)
     ended: set[tuple[int, int]] = field(default_factory=set)
@@ -125,39 +108,55 @@ class Desk:
         name: str = "mine",
         *,
         metric: int = 0,
-        final: bool = False,
         primary: Sequence[int] = (),
         baseline: int | None = None,
     ) -> Made:
         """Declares a study as `ablate run` does."""
         listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         seeds_of_row_0 = listed if baseline is None else range(baseline)
-        declared = Comparisons(
-            reference=_row(0, rows[0], seeds_of_row_0),
-            rows=[
-                _row(number, cell, listed) for number, cell in enumerate(rows) if number
-            ],
-            metric=str(metric),
-            final=final,
-        )
+        declared = [
+            _row(number, cell, listed if number else seeds_of_row_0)
+            for number, cell in enumerate(rows)
+        ]
         before = next((one for one in reversed(self.studies) if one.name == name), None)
-        key = number = 1
-        if self.studies:
-            key = max(one.key for one in self.studies) + 1
+        number = 1
         if before is not None:
-            same = (before.declared, before.primary) == (declared, tuple(primary))
-            if same:
+            mine = (declared, metric, tuple(primary))
+            if (before.declared, before.metric, before.primary) == mine:
                 return before
-            number = before.generation.number
+            number = before.before.generation
             if self._is_kept(before):
                 number += 1
             else:
-                key = before.key
                 self.studies.remove(before)
         trained: dict[str, dict[int, str]] = {}
         for cell, seed in self.ended:
             trained.setdefault(_key(cell), {})[seed] = _hash(cell, seed)
-        study = Made(
+        known = Known(
+            rows=declared,
+            metric=str(metric),
+            data={},
+            trained=trained,
+            choosing=frozenset(),
+            reported={},
+            earlier=[
+                Earlier(
+                    study=study.key,
+                    group=study.group,
+                    metric=str(study.metric),
+                    data={},
+                    rows=study.declared,
+                    same_name=False,
+                )
+                for study in reversed(self.studies)
+            ],
+        )
+        key = 1 + max((one.key for one in self.studies), default=0)
+        group = min((*known.groups, key))
+        for study in self.studies:
+            if study.group in known.groups:
+                study.group = group
+        made_ = Made(
             key=key,
             name=name,
             rows=list(rows),
@@ -165,44 +164,17 @@ class Desk:
             metric=metric,
             primary=tuple(primary),
             declared=declared,
-            generation=generation_of(declared, self._history(), trained, number),
+            group=group,
+            before=Before(generation=number, rows=known.comparisons()),
             baseline=baseline,
         )
-        self.studies.append(study)
-        return study
-
-    def _history(self) -> History:
-        spent: dict[int, float] = {}
-        for study in self.studies:
-            spent[study.lineage] = spent.get(study.lineage, 0.0) + study.spent
-        earlier = [
-            Earlier(
-                study=study.key,
-                lineage=study.lineage,
-                declared=study.declared,
-                open=self._open(study),
-            )
-            for study in reversed(self.studies)
-        ]
-        return History(studies=earlier, spent=spent)
-
-    def _open(self, study: Made) -> frozenset[str]:
-        """The trials of a study that have not ended."""
-        return frozenset(
-            _hash(cell, seed)
-            for cell, seed in study.trials
-            if (cell, seed) not in self.ended | self.tried
-        )
+        self.studies.append(made_)
+        return made_
 
     def _is_kept(self, study: Made) -> bool:
-        has_results = any(
+        return any(
             sum((cell, seed) in self.ended for seed in study.seeds) >= FEWEST_SEEDS
             for cell in study.rows
-        )
-        return has_results or any(
-            row.standing is Standing.SHOWN and row.earlier[0][0] == study.key
-            for other in self.studies
-            for row in other.generation.rows.values()
         )
 
     def train(self, study: Made, most: int | None = None) -> None:
@@ -216,8 +188,17 @@ class Desk:
             self.ended.add(trial)
             self.tried.discard(trial)
 
-    def results(self, study: Made) -> StudyResults:
-        """The results as the store returns them, without those of earlier studies."""
+    def results(self, study: Made, *, alone: bool = False) -> StudyResults:
+        """The results as the store returns them.
+
+        Args:
+            alone: without the earlier studies of the group.
+        """
+        earlier = [
+            self.results(other, alone=True)
+            for other in self.studies
+            if not alone and other.group == study.group and other.key < study.key
+        ]
         values = self.metrics[study.metric]
         whole = made(values, names(len(values)))
         cells = [
@@ -238,9 +219,11 @@ class Desk:
         ]
         return replace(
             whole,
+            name=f"{study.name} {study.key}",
+            metric=replace(whole.metric, name=f"metric {study.metric}"),
             cells=tuple(cells),
-            generation=study.generation,
-            primary=study.generation.primary(study.primary),
+            before=replace(study.before, studies=tuple(earlier)),
+            primary=study.primary,
             baseline_seeds=study.baseline,
         )
 
@@ -262,11 +245,21 @@ class Desk:
                 continue
             results = self.results(one)
             found = effects(results, MARGIN)
-            self.fooled |= any(effect.verdict in self.wrong for effect in found)
+            self.fooled |= any(self._is_wrong(one, effect) for effect in found)
             one.judged = all(trial in self.ended for trial in one.trials)
             if one is study:
                 shown = found
         return shown
+
+    def _is_wrong(self, study: Made, effect: Effect) -> bool:
+        if not self.truth:
+            return effect.verdict in self.wrong
+        gain = self.truth[study.rows[effect.row]] - self.truth[study.rows[0]]
+        if effect.verdict is Verdict.SAME:
+            return abs(gain) >= MARGIN
+        if effect.verdict is Verdict.HELPS:
+            return gain <= 0
+        return effect.verdict is Verdict.HURTS and gain >= 0
 
     def run(
         self,
@@ -456,16 +449,14 @@ def cuts_a_long_study_short(desk: Desk) -> None:
 
 
 def moves_on_from_row_to_row(desk: Desk) -> None:
-    """Adds a row, makes it row 0 beside a new one, repeats that, and goes on from it."""
+    """Adds a row, makes it row 0 beside a new one, adds seeds, and goes on from it."""
     desk.run([0, 1], 3, "first")
-    fresh = iter([range(first, first + 3) for first in range(3, MOST + MOST_MORE, 3)])
     row_0, row = 0, 1
     for added in range(2, len(desk.cells) - 1, 2):
-        seeds = next(fresh)
-        desk.run([row_0, row, added], seeds, f"adds {added}")
+        desk.run([row_0, row, added], 3, f"adds {added}")
         row_0, row = added, added + 1
-        for again in (seeds, next(fresh), next(fresh)):
-            desk.run([row_0, row], again, f"from {added} {again}")
+        for seeds in (3, 5, 8):
+            desk.run([row_0, row], seeds, f"from {added} {seeds}")
 
 
 def adds_rows_when_row_0_looks_bad(desk: Desk) -> None:
@@ -520,27 +511,35 @@ def begins_with_a_smoke_test(desk: Desk) -> None:
     desk.run(desk.cells[half:], 5)
 
 
-def adds_to_final_seeds(desk: Desk) -> None:
-    """Declares three seeds as final, and then adds more nevertheless."""
-    best = best_of(desk.run(desk.cells, 3, final=True))
-    for seeds in (5, 8, 12):
-        desk.run(desk.cells, seeds, final=True)
-        desk.run(desk.cells, seeds)
-    desk.run([0, best], 12)
+def declares_one_study_per_row(desk: Desk) -> None:
+    """Declares a study of one row for each row, before any result."""
+    made_ = [desk.declare([0, cell], 5, f"row {cell}") for cell in desk.cells[1:]]
+    for study in made_:
+        desk.train(study)
+        desk.look(study)
 
 
-def calls_seeds_final_after_a_pilot(desk: Desk) -> None:
-    """Trains one seed, and then the row that differs most with final seeds."""
-    desk.run(desk.cells, 1)
-    gains = abs(desk.metrics[0][1:, 0] - desk.metrics[0][0, 0])
-    desk.run([0, 1 + int(np.argmax(gains))], 3, final=True)
+def repeats_on_fresh_seeds(desk: Desk) -> None:
+    """Repeats the study ten times, each time on fresh seeds."""
+    for attempt in range(10):
+        desk.run(desk.cells, range(5 * attempt, 5 * attempt + 5))
 
 
-def calls_seeds_final_after_a_look(desk: Desk) -> None:
-    """Adds seeds, and declares each number of them as final."""
-    for seeds in (3, 5, 8):
-        desk.run(desk.cells, seeds)
-        desk.run(desk.cells, seeds, final=True)
+def takes_the_worst_row_as_row_0(desk: Desk) -> None:
+    """Compares new rows with the worst row of a study, and then with the best one."""
+    half = desk.cells[: len(desk.cells) - 2]
+    desk.run(half, 5)
+    for choose in (min, max):
+        first = choose(half, key=lambda cell: desk.mean(cell, 5))
+        desk.run([first, *desk.cells[len(half) :]], 5, f"from {first}")
+
+
+def goes_on_from_the_best_row(desk: Desk) -> None:
+    """Adds one row at a time to the best row so far, as row 0."""
+    best = 0
+    for cell in desk.cells[1:]:
+        desk.run([best, cell], 5, f"step {cell}")
+        best = max(range(cell + 1), key=lambda row: desk.mean(row, 5))
 
 
 def takes_rows_of_another_study(desk: Desk) -> None:
@@ -646,11 +645,10 @@ USERS: dict[str, Callable[[Desk], None]] = {
     "does so under another name each time": corrects_a_variant_under_new_names,
     "trains one seed of each row, then more seeds of the best row": begins_with_a_pilot,
     "runs a short smoke test with three seeds first": begins_with_a_smoke_test,
-    "declares 3 seeds as final, then adds seeds": adds_to_final_seeds,
-    "trains one seed of each row, then the best row with final seeds": (
-        calls_seeds_final_after_a_pilot
-    ),
-    "adds seeds, and calls them final each time": calls_seeds_final_after_a_look,
+    "declares one study for each row before any result": declares_one_study_per_row,
+    "repeats the study ten times on fresh seeds": repeats_on_fresh_seeds,
+    "takes the worst row, then the best one, as row 0": takes_the_worst_row_as_row_0,
+    "adds rows to the best row so far": goes_on_from_the_best_row,
     "adds the best row of another study": takes_rows_of_another_study,
     "compares the best of known rows with a new row 0": (
         compares_known_rows_with_a_new_row_0
@@ -696,8 +694,7 @@ ALSO_ONE_ROW = (
     swaps_the_baseline,
     swaps_the_metric,
     repeats_under_new_names,
-    adds_to_final_seeds,
-    calls_seeds_final_after_a_look,
+    repeats_on_fresh_seeds,
     retries_failed_trials,
 )
 # Equal baselines that a user tries, and the rows and the number of the studies that

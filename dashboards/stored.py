@@ -79,7 +79,7 @@ def results(name: str) -> tuple[StudyResults, Space]:
 @st.cache_resource(max_entries=3, show_spinner=False)
 def _effects(name: str, stamp: str) -> list[Effect]:
     stored, declared = _results(name, stamp)
-    found = effects(stored, declared.criterion.margin, declared.seeds.looks)
+    found = effects(stored, declared.criterion.margin)
     if len(stored.cells) > MOST_PREDICTED:
         return [replace(effect, count_further=None) for effect in found]
     return found

@@ -94,7 +94,6 @@ FORMS = {
     "scheduler": "SchedulerForm",
     "resources": "ResourcesForm",
     "seeds": "SeedsForm",
-    "seeds (final)": "FinalForm",
     "seeds (design)": "UntilDecidedForm",
     "seeds (search)": "AdaptiveForm",
     "teacher": "TeacherForm",

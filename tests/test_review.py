@@ -352,10 +352,11 @@ def test_a_number_of_seeds_that_is_not_enough_says_so(reviewed: Study) -> None:
 
     found = reviewed(SOUND, made=close)
     (few,) = [finding.text for finding in found if finding.name == "too few seeds"]
-    assert (
-        " For an even chance of a conclusive verdict, row 1 needs about 77 more seeds."
-        " At most 50 are proposed at a time."
-    ) in few
+    assert re.search(
+        r" For an even chance of a conclusive verdict, row 1 needs about \d+ more seeds\."
+        " At most 50 are proposed at a time",
+        few,
+    )
 
 
 def test_the_command_line_says_it(reviewed: Study, options: Options, say: Say) -> None:

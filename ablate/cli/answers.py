@@ -53,9 +53,7 @@ class ResultRow(_OpenRow):
     delta_low: float | None = Field(description="interval of the difference")
     delta_high: float | None = Field(description="interval of the difference")
     p: float | None
-    p_adjusted: float | None = Field(
-        description="for all rows, looks and the level of the study"
-    )
+    p_adjusted: float | None = Field(description="for all rows and looks")
     note: str
 
 

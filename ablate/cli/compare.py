@@ -163,7 +163,6 @@ def _verdict(name: str, url: str, *, speaks: bool) -> int:
                     effect,
                     results.metric,
                     declared.criterion.margin,
-                    results.generation.level,
                 )
             )
     verdicts = {str(effect.verdict) for effect in effects}

@@ -70,7 +70,6 @@ def gate(
                 effect,
                 results.metric,
                 declared.criterion.margin,
-                results.generation.level,
             )
         )
     else:

@@ -208,13 +208,7 @@ def _print_outlook(shown: Preview, *, details: bool) -> None:
     print(_trials_text(shown))
     for line in _growth_lines(shown):
         print(line)
-    power = power_lines(shown, splits=details)
-    # The first number of seeds is that of the plan.
-    if not details and any("a verdict needs" in line for line in power):
-        power = ["A verdict needs at least two seeds for each row."]
-    elif not details:
-        power = []
-    for line in (*power, *generation_lines(shown)):
+    for line in (*power_lines(shown, details=details), *generation_lines(shown)):
         print(line)
 
 

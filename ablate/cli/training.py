@@ -56,7 +56,7 @@ def run(
 
     If the file has changed since results could be seen, the run makes generation 2 of
     the study. Generation 1 stays readable as STUDY@1. Rows whose trials do not change
-    keep their verdicts; what was compared before is tested at a stricter level.
+    keep their verdicts, and so does every row that is decided.
     """
     from ablate import space
 

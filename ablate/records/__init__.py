@@ -38,16 +38,13 @@ from ablate.records.events import (
     epochs_of,
 )
 from ablate.records.generation import (
-    FIRST_LEVEL,
     LONGEST_NAME,
     STORED_NAME,
     STUDY_NAME,
-    Generation,
-    RowStanding,
+    Comparison,
     Standing,
     base_name,
     generation_name,
-    next_level,
 )
 from ablate.records.metric import METRIC_NAME, Direction, Metric
 from ablate.records.model import (
@@ -67,7 +64,7 @@ from ablate.records.recipe import (
     SCHEDULES,
     Recipe,
 )
-from ablate.records.results import CellResult, Provenance, StudyResults
+from ablate.records.results import Before, CellResult, Provenance, StudyResults
 from ablate.records.sections import (
     FIRST_TUNING_SEED,
     Across,
@@ -119,7 +116,6 @@ __all__ = [
     "CHAINS",
     "COLUMNS",
     "COST_REVISION",
-    "FIRST_LEVEL",
     "FIRST_TUNING_SEED",
     "IMAGE_FILES",
     "LENGTHS",
@@ -152,9 +148,11 @@ __all__ = [
     "Architecture",
     "Arithmetic",
     "AtSetting",
+    "Before",
     "Cell",
     "CellResult",
     "Claim",
+    "Comparison",
     "CorrectImages",
     "Cost",
     "CostOf",
@@ -171,7 +169,6 @@ __all__ = [
     "Epoch",
     "Event",
     "Factors",
-    "Generation",
     "InitialWeights",
     "Job",
     "Keep",
@@ -197,7 +194,6 @@ __all__ = [
     "Reported",
     "Resources",
     "Role",
-    "RowStanding",
     "Scheduler",
     "Seeds",
     "Settings",
@@ -222,7 +218,6 @@ __all__ = [
     "generation_name",
     "is_number",
     "level_text",
-    "next_level",
     "python_values",
     "weights_named",
 ]

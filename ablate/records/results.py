@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ablate.records.base import Settings
-from ablate.records.generation import Generation
+from ablate.records.generation import Comparison
 from ablate.records.metric import Direction, Metric
 from ablate.records.model import Cost
 from ablate.records.sections import Across, Looks, Primary, Reported, Tune
@@ -64,6 +64,24 @@ class CellResult:
 
 
 @dataclass(frozen=True)
+class Before:
+    """What was declared before a study.
+
+    Attributes:
+        generation: the number of the study among those of its name, from 1.
+        rows: its rows; one that is missing is new.
+        studies: the earlier studies of its group, the first one first.
+        is_whole: whether nothing can be added, as in a file that is judged: all of the
+            5 % are for the rows that it has.
+    """
+
+    generation: int = 1
+    rows: Mapping[int, Comparison] = field(default_factory=dict)
+    studies: tuple[StudyResults, ...] = ()
+    is_whole: bool = False
+
+
+@dataclass(frozen=True)
 class StudyResults:
     """What is known of a study, cell by cell in the order of its table."""
 
@@ -79,13 +97,12 @@ class StudyResults:
     document: str = ""
     # Everything that training measured, for curves.
     metrics: tuple[Metric, ...] = ()
-    generation: Generation = field(default_factory=Generation)
+    # What was declared before, as far as it counts for the verdicts.
+    before: Before = field(default_factory=Before)
     # The primary comparisons, if they were named before any result.
     primary: tuple[Primary, ...] = ()
     # The numbers of seeds at which verdicts are taken, if seeds are being added.
     looks: Looks | None = None
-    # Earlier studies that compare the same, by their numbers in the store.
-    earlier: Mapping[int, StudyResults] = field(default_factory=dict)
     # What factors, and levels as `ffn.kernel:none`, are called in tables and figures.
     labels: Mapping[str, str] = field(default_factory=dict)
     # The metric of a network that has learnt nothing, in %; None if it is unknown.

@@ -358,8 +358,6 @@ class Seeds:
     # A cell gets its next seed only while it is no worse than the cell that was the best
     # one when it was proposed.
     adaptive: bool = False
-    # No study will compare the rows again, so that this one has the whole 5 %.
-    final: bool = False
     # When verdicts are taken, if seeds are added until the study is decided.
     looks: Looks | None = None
     # The number of seeds of row 0, if it has more than the other rows.

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from ablate.records import FIRST_LEVEL, Across, Level, StudyResults
+from ablate.records import LEVEL, Across, Level, StudyResults
 from ablate.report.effect import Effect, compared
-from ablate.report.effects import effects
+from ablate.report.effects import effects, level_of
 from ablate.report.verdicts import (
     Estimate,
     Judged,
@@ -163,8 +163,8 @@ def rows_across(sizes: Sequence[Size], margin: float) -> list[RowAcross]:
     rows = {row: [rows[row] for rows in by_row] for row in numbers}
     tested, family = family_of_sizes(sizes)
     # A ladder is a family: rows that have no noise yet, or that were left out, count.
-    planned = len(numbers) + max(size.results.generation.left_out for size in sizes)
-    level = min(size.results.generation.level for size in sizes)
+    planned = len(numbers)
+    level = min(level_of(size.results) for size in sizes)
     whole = []
     for row in numbers:
         described = _described(sizes, rows[row])
@@ -218,12 +218,12 @@ class _Level:
     @property
     def of_row(self) -> float:
         """What a row may use at all of its sizes together."""
-        return (self.level or FIRST_LEVEL) * (1 - TREND_SHARE) / self.rows
+        return (self.level or LEVEL) * (1 - TREND_SHARE) / self.rows
 
     @property
     def of_trend(self) -> float:
         """What the trend of a row may use."""
-        return (self.level or FIRST_LEVEL) * TREND_SHARE / self.rows
+        return (self.level or LEVEL) * TREND_SHARE / self.rows
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ def _judged(
     direction = sizes[0].results.direction
     withheld = row.withheld
     if may.level == 0:
-        withheld = withheld or Withheld.FINAL
+        withheld = withheld or Withheld.KNOWN
     tests = may.rows * len(sizes)
     # What the sizes of all rows may use together.
     whole = may.of_row * may.rows

@@ -22,6 +22,7 @@ from ablate.report.across import (
 from ablate.report.charts import Chart, Series, label
 from ablate.report.effect import Effect
 from ablate.report.effect_columns import VerdictWord
+from ablate.report.effects import level_of
 from ablate.report.numbers import fixed
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.verdicts import Estimate, Verdict
@@ -58,7 +59,7 @@ def across_table(
     results, across = sizes[0].results, sizes[0].across
     metric = results.metric
     unit = f" in{metric.unit}" if metric.unit else ""
-    level = min(size.results.generation.level for size in sizes)
+    level = min(level_of(size.results) for size in sizes)
     notes = [
         f"Δ {metric.title.partition(' (')[0]}{unit} at each size: mean difference from"
         f" row 0 of this size, paired by seed, ± half of its interval, which holds for"
@@ -79,7 +80,7 @@ def across_table(
     notes += _prediction_notes(across)
     reasons = {row.withheld for row in rows}
     notes += [text for reason, text in WITHHELD_NOTES.items() if reason in reasons]
-    notes += generation_notes(results, [])
+    notes += generation_notes(results)
     columns = across_columns(
         across, metric, sizes, {effect.row: effect for effect in measured}
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from ablate.records import LEVEL, CellResult, Looks, StudyResults
+from ablate.records import LEVEL, CellResult, StudyResults
 from ablate.report.confirmation import best_candidates
 from ablate.report.effect import Effect, unpaired
 from ablate.report.family import family_of
@@ -20,9 +20,7 @@ BOLD_NOTE = (
 )
 
 
-def best_rows(
-    results: StudyResults, row_effects: Sequence[Effect], looks: Looks | None = None
-) -> frozenset[int]:
+def best_rows(results: StudyResults, row_effects: Sequence[Effect]) -> frozenset[int]:
     """Returns the rows from the best mean down to the first that differs from it.
 
     Whether the best row differs from the reference is what the verdicts of the study
@@ -42,7 +40,6 @@ def best_rows(
 
     Args:
         row_effects: the effects of the study.
-        looks: the numbers of seeds at which verdicts are taken; the 5 % are for all.
     """
     rows = _candidates(results)
     if not rows:
@@ -53,7 +50,7 @@ def best_rows(
         # Nothing says that a row with one seed is better.
         return frozenset(cell.index for cell in rows)
     if results.is_paired:
-        alike |= {cell.index for cell in _alike(rows, best, looks)}
+        alike |= {cell.index for cell in _alike(rows, best)}
     else:
         alike |= {cell.index for cell in _alike_unpaired(rows, best)}
     # Verdicts know more of a row and row 0. A verdict that is withheld says nothing.
@@ -94,7 +91,6 @@ def _down_to_the_first_other(
 def bold_rows(
     results: StudyResults,
     row_effects: Sequence[Effect],
-    looks: Looks | None = None,
     bold: Bold = "decided",
 ) -> frozenset[int]:
     """Returns the rows whose means are bold.
@@ -110,7 +106,7 @@ def bold_rows(
     if bold == "best":
         best = _mean(_best(rows, results))
         return frozenset(cell.index for cell in rows if _mean(cell) == best)
-    alike = best_rows(results, row_effects, looks)
+    alike = best_rows(results, row_effects)
     if len(alike) == len(rows) or all(len(cell.values) < 2 for cell in rows):
         return frozenset()
     return alike
@@ -133,18 +129,15 @@ def _best(rows: Sequence[CellResult], results: StudyResults) -> CellResult:
 _DIFFER = (Verdict.HELPS, Verdict.HURTS)
 
 
-def _alike(
-    rows: Sequence[CellResult], best: CellResult, looks: Looks | None
-) -> list[CellResult]:
+def _alike(rows: Sequence[CellResult], best: CellResult) -> list[CellResult]:
     """Returns the rows whose difference from the best row is not significant."""
     others = [cell for cell in rows if cell is not best and _shared(cell, best) > 1]
     family = family_of(
-        best.values, [cell.values for cell in others], planned=len(rows) - 1
+        best.values, [cell.values for cell in others], rows=len(rows) - 1
     )
     if family is None:
         return []
-    pairs_level = min(1.0, 2 / len(rows)) * LEVEL
-    level = pairs_level / (looks.number if looks else 1)
+    level = min(1.0, 2 / len(rows)) * LEVEL
     tests = family.tests(margin=0.0, level=LEVEL)
     # Without a test, the differences from the best row are all equal: no noise.
     return [

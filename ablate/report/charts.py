@@ -6,6 +6,7 @@ matplotlib (still pictures) and Plotly (interactive pages) draw the same charts.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,12 +16,13 @@ from ablate.records import CellResult, Level, StudyResults, level_text
 from ablate.report.blocks import representatives
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
+from ablate.report.forest_text import shown_range
 from ablate.report.layer_means import Line
 from ablate.report.numbers import drawable
 from ablate.report.palette import NO_VERDICT
 from ablate.report.summary import factor_label, level_label, shown_levels
 from ablate.report.units import unit_for
-from ablate.report.wording import change_text, coverage
+from ablate.report.wording import change_text
 from ablate.statistics.numbers import mean_of, sd_of
 from ablate.text import advice
 
@@ -77,6 +79,7 @@ class Chart:
         zero: whether to mark the value at which nothing changes.
         log_x, log_y: whether an axis is logarithmic.
         ticks_x: where the x axis has ticks; by default at round numbers.
+        range_x: where the x axis begins and ends; by default it shows all.
     """
 
     title: str
@@ -90,6 +93,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     ticks_x: Sequence[float] = ()
+    range_x: tuple[float, float] | None = None
 
     def categories(self) -> list[str]:
         """Returns the names on the y axis of a sideways chart, in the order of rows."""
@@ -165,6 +169,16 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
             f" {advice.command('resume', results.name)}"
         )
     by_verdict = _grouped(shown, _verdict_name)
+    estimates = [each.estimate for each in shown if each.estimate is not None]
+    finite = [each for each in estimates if math.isfinite(each.high - each.low)]
+    range_x = None
+    cut = ""
+    if finite:
+        low, high = shown_range(finite)
+        if any(each.low < low or each.high > high for each in estimates):
+            room = (high - low) / 20
+            range_x = (low - room, high + room)
+            cut = " A bar that meets the edge goes on."
     return Chart(
         title=results.question,
         x=f"{results.metric.difference_title}, row minus row 0",
@@ -172,10 +186,8 @@ def effects_chart(results: StudyResults, effects: Sequence[Effect]) -> Chart:
         series=[_forest(name, of) for name, of in by_verdict.items()],
         sideways=True,
         zero=True,
-        note=(
-            f"Bars: {coverage(results.generation.level)} intervals for all rows at once."
-            " Colours: verdicts."
-        ),
+        note=f"Bars: 95 % intervals for all rows at once. Colours: verdicts.{cut}",
+        range_x=range_x,
     )
 
 

@@ -20,15 +20,6 @@ LEAST_CHANCE = 0.1
 
 
 @dataclass(frozen=True)
-class Before:
-    """What an earlier study says of the same comparison, from so many seeds."""
-
-    study: str
-    verdict: Verdict
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Effect:
     """The difference of a cell to the reference, in units of the metric.
 
@@ -49,10 +40,9 @@ class Effect:
         primary: whether the space names the row as a primary comparison.
         left_out: number of seeds without a value, by state; no mean includes them.
         cost, reference_cost: the costs of both.
-        labels: what factors and levels are called.
-        shown_by: the study whose effect this is, if it is an earlier one.
+        shown_by: the study whose look this is, if it is an earlier one of the group.
         shown_row: the row there.
-        before: verdicts of earlier studies that differ from this one.
+        labels: what factors and levels are called.
     """
 
     row: int
@@ -75,7 +65,6 @@ class Effect:
     labels: Mapping[str, str] = field(default_factory=dict)
     shown_by: str = ""
     shown_row: int = 0
-    before: tuple[Before, ...] = ()
 
     @cached_property
     def further(self) -> int | None:

@@ -18,7 +18,7 @@ from ablate.report.units import Unit
 from ablate.report.verdicts import Estimate, Verdict
 from ablate.report.wording import change_text, interval_text, verdict_text
 
-INTERVAL = "Δ ({} interval)"
+INTERVAL = "Δ (95 % interval)"
 
 ADJUSTED = "p (adj.)"
 
@@ -55,12 +55,11 @@ class EarlierVerdict(TypedDict):
 
 
 def effect_columns(
-    metric: Metric, unit: Unit, *, counted: bool = True, coverage: str = "95 %"
+    metric: Metric, unit: Unit, *, counted: bool = True
 ) -> list[Column[Effect]]:
     """Returns the columns of a table of effects.
 
     Args:
-        coverage: the level of the intervals, in words.
         metric: what the differences are of.
         unit: the unit of the FLOPs.
         counted: whether FLOPs are known; a trainer may have none to count.
@@ -102,7 +101,7 @@ def effect_columns(
         Column(
             "difference",
             lambda effect: effect.mean,
-            heading=INTERVAL.format(coverage),
+            heading=INTERVAL,
             text=lambda effect: _difference(effect, metric),
             right=True,
             kind=float | None,
@@ -138,20 +137,7 @@ def effect_columns(
             "tested_in",
             lambda effect: effect.shown_by or None,
             kind=str | None,
-            about="the study whose verdict this is",
-        ),
-        Column(
-            "earlier",
-            lambda effect: [
-                {
-                    "study": before.study,
-                    "verdict": str(before.verdict),
-                    "n": before.seeds,
-                }
-                for before in effect.before
-            ],
-            kind=list[EarlierVerdict],
-            about="what earlier studies say",
+            about="the earlier study whose verdict this is",
         ),
         Column(
             "seeds_needed",
@@ -304,7 +290,7 @@ def term_columns(metric: Metric, labels: Mapping[str, str]) -> list[Column[Term]
         Column(
             "effect",
             lambda term: getattr(term.estimate, "value", None),
-            heading=INTERVAL.format("95 %"),
+            heading=INTERVAL,
             text=lambda term: (
                 interval_text(term.estimate, metric) if term.estimate else ""
             ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ablate.errors import AblateError
-from ablate.records import Level, Looks, Status, StudyResults
+from ablate.records import Level, Status, StudyResults
 from ablate.records.primary import CONTROLS, primary_factors
 from ablate.report.confirmation import confirmation_note, confirmed_study
 from ablate.report.effect import Effect
@@ -22,7 +22,6 @@ from ablate.report.units import unit_for
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import (
     collapse_note,
-    coverage,
     exploratory,
     extra_note,
     generation_notes,
@@ -92,11 +91,9 @@ def effects_table(
     is_single = len(effects) == 1
     pairing = "paired by seed" if results.is_paired else "unpaired"
     how = _interval_words(results, controls=controls, is_single=is_single)
-    covered = coverage(0.0 if controls else results.generation.level)
     adjusted = _adjusted_text(
         rows=not is_single,
         holm=controls or not results.is_paired,
-        later=not results.generation.final,
     )
     decided = "if p is below 0.05, the verdict is helps or hurts"
     if any(effect.withheld for effect in effects):
@@ -104,7 +101,7 @@ def effects_table(
     notes = [
         (
             f"Δ {metric.title.partition(' (')[0]}{unit_text}:"
-            f" mean difference from {against}, {pairing}, with its {covered} interval"
+            f" mean difference from {against}, {pairing}, with its 95 % interval"
             f" ({how}). p: {adjusted}{decided}."
         ),
         (
@@ -134,7 +131,7 @@ def effects_table(
     notes += confirmation_note(results)
     notes += collapse_note(results, effects, f"+.{metric.digits}f")
     notes += _withheld_notes(results, effects)
-    notes += generation_notes(results, effects)
+    notes += generation_notes(results)
     notes += reported_notes(results)
     declared = results.primary
     if controls != (CONTROLS in declared) or primary_factors(declared):
@@ -145,7 +142,6 @@ def effects_table(
             results.metric,
             unit,
             counted=any(effect.delta_flops is not None for effect in effects),
-            coverage=covered,
         ),
         effects,
         title=results.question,
@@ -235,21 +231,17 @@ def _interval_words(results: StudyResults, *, controls: bool, is_single: bool) -
     return f"for all rows at once; {OF_ALL_ROWS}"
 
 
-def _adjusted_text(*, rows: bool, holm: bool, later: bool) -> str:
+def _adjusted_text(*, rows: bool, holm: bool) -> str:
     """Returns what p values are adjusted for, and how.
 
     Args:
         rows: whether there are several comparisons.
         holm: whether they are adjusted by Holm, otherwise by simulation.
-        later: whether seeds may be added. Final seeds use the whole 5 %.
     """
     parts = []
     if rows:
         parts.append(f"for all rows ({'by Holm' if holm else 'by simulation'})")
-    if later:
-        parts.append("for seeds that you may add later")
-    if not parts:
-        return ""
+    parts.append("for what you add later")
     return f"adjusted {' and '.join(parts)}; "
 
 
@@ -356,12 +348,11 @@ def factors_table(
     results: StudyResults,
     baseline: Mapping[str, Level],
     margin: float,
-    looks: Looks | None = None,
     *,
     interactions: bool,
 ) -> Table:
     """Returns a table of main effects or of two-factor interactions over all cells."""
-    model = Factorial(results, baseline, looks)
+    model = Factorial(results, baseline)
     find = model.interactions if interactions else model.main_effects
     if interactions:
         what = (
@@ -431,14 +422,13 @@ def contributions_table(
     baseline: Mapping[str, Level],
     full: Mapping[str, Level],
     margin: float,
-    looks: Looks | None = None,
 ) -> Table:
     """Returns a table of what each factor adds.
 
     It adds something alone, when it is left out of the full model, and on average over
     all orders of adding factors.
     """
-    model = Factorial(results, baseline, looks)
+    model = Factorial(results, baseline)
     terms = model.contributions(full, margin, results.direction)
     notes = [_contributions_note(terms), exploratory(results.primary)]
     return terms_table(results, terms, margin, notes, by_seed=model.by_seed)

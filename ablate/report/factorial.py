@@ -32,14 +32,14 @@ from ablate.records import (
     RESOLVED,
     CellResult,
     Level,
-    Looks,
     Status,
     StudyResults,
 )
 from ablate.records.primary import primary_factors
 from ablate.report.blocks import Blocks, Vector, is_observed, representatives
 from ablate.report.confirmation import with_all_seeds
-from ablate.report.effects import SURVIVORS, WITHHELD
+from ablate.report.effects import level_of
+from ablate.report.ledger import SURVIVORS, WITHHELD
 from ablate.report.verdicts import (
     Estimate,
     Judged,
@@ -100,7 +100,6 @@ class Factorial:
         self,
         results: StudyResults,
         baseline: Mapping[str, Level],
-        looks: Looks | None = None,
     ) -> None:
         if not results.is_paired:
             raise AblateError(
@@ -110,8 +109,7 @@ class Factorial:
         # Seeds are blocks, so those of row 0 alone tell nothing.
         results = with_all_seeds(results).without_extra_seeds()
         self._results, self._base = results, dict(baseline)
-        looked = looks.number if looks else 1
-        self._level = results.generation.level / looked
+        self._level = level_of(results)
         # A control differs in its width, which is not a factor of the space.
         self._names = tuple(name for name in results.factors if name in baseline)
         self._cells = representatives(results, self._names)
@@ -271,9 +269,11 @@ class Factorial:
             return None
         cells = self._cells.values()
         for cell in cells:
-            standing = self._results.generation.standing(cell.index)
-            if standing in WITHHELD:
-                return WITHHELD[standing]
+            compared = self._results.before.rows.get(cell.index)
+            if cell.index and compared is not None:
+                why = WITHHELD.get(compared.standing)
+                if why is not None:
+                    return why
         statuses = set[Status]().union(*(cell.outcomes for cell in cells))
         for status, reason in SURVIVORS.items():
             if status in statuses:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ablate.machine import cache
-from ablate.records import StudyResults
+from ablate.records import LEVEL, StudyResults
 from ablate.statistics import kept, noise
 from ablate.statistics.noise import Family
 
@@ -20,24 +20,30 @@ kept.keep_with(cache.array)
 
 def family_of(
     baseline: Mapping[int, float],
-    rows: Sequence[Mapping[int, float]],
-    planned: int,
-    planned_same: int | None = None,
-    others: Sequence[Mapping[int, float]] = (),
-    given_up: Sequence[Mapping[int, float]] = (),
-    extra: Sequence[float] = (),
+    compared: Sequence[Mapping[int, float]],
+    rows: int | None = None,
+    share: float = 1.0,
 ) -> Family | None:
-    """Compares rows, values by seed, with a baseline: `ablate.statistics.noise.family_of`."""
-    seeds = _shared_seeds(baseline, [*rows, *given_up, *others])
-    return noise.family_of(
-        np.array([baseline[seed] for seed in seeds]),
-        _by_seed(rows, seeds),
-        planned,
-        planned_same,
-        _by_seed(others, seeds),
-        _by_seed(given_up, seeds),
-        extra,
+    """Compares rows, values by seed, with a baseline, at one look with the whole level.
+
+    Args:
+        rows: the number of rows of the family, with those that have no values.
+        share: see `ablate.statistics.noise.null_of`.
+    """
+    seeds = _shared_seeds(baseline, compared)
+    of_baseline = [baseline[seed] for seed in seeds]
+    values = np.vstack([of_baseline, _by_seed(compared, seeds)])
+    present = ~np.isnan(values)
+    missing = (rows or len(compared)) - len(compared)
+    empty = np.zeros((missing, len(seeds)), dtype=bool)
+    look = noise.Look(
+        present=np.concatenate([present[1:], empty]),
+        baseline=present[0],
+        tested=np.arange(len(compared) + missing) < len(compared),
+        level=LEVEL,
     )
+    filled = np.concatenate([values, np.full(empty.shape, np.nan)])
+    return noise.family_of(filled, [look], share)
 
 
 def sd_of_training(results: StudyResults) -> float | None:

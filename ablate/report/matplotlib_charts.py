@@ -297,6 +297,8 @@ def _dress(axes: Axes, chart: Chart, names: list[str], style: FigureStyle) -> No
     if chart.zero:
         draw_zero = axes.axvline if chart.sideways else axes.axhline
         draw_zero(0, color=GREY, linestyle=":")
+    if chart.range_x is not None:
+        axes.set_xlim(chart.range_x)
     if chart.log_x:
         axes.set_xscale("log")
     if chart.log_y:

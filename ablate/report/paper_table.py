@@ -15,15 +15,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ablate.errors import AblateError, UnknownName, unknown
-from ablate.records import Looks, Metric, StudyResults, level_text
+from ablate.records import Metric, StudyResults, level_text
 from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import Bold, bold_rows
 from ablate.report.effect import Effect
 from ablate.report.effects import effects
 from ablate.report.numbers import fixed
 from ablate.report.results_table import (
+    STAR_NOTE,
     comparisons,
-    star_note,
     summarised,
     test_words,
     tuned_names,
@@ -72,7 +72,6 @@ def paper_table(
     style: PaperStyle,
     *,
     published: Mapping[int, float] | None = None,
-    looks: Looks | None = None,
     policy: str = "last epoch, test set",
     others: Mapping[str, Mapping[int, Sequence[float]]] | None = None,
 ) -> str:
@@ -80,13 +79,13 @@ def paper_table(
 
     Args:
         published: values of the metric from a paper, by row.
-        looks, policy: as for `results_table`.
+        policy: as for `results_table`.
         others: values of other metrics over the seeds of each row, by metric and row.
 
     Raises:
         UnknownName: a column or a label is unknown.
     """
-    table = _PaperTable(results, style, published, looks, policy, others or {})
+    table = _PaperTable(results, style, published, policy, others or {})
     return "\n".join(table.lines()) + "\n"
 
 
@@ -98,7 +97,6 @@ class _PaperTable:
         results: StudyResults,
         style: PaperStyle,
         published: Mapping[int, float] | None,
-        looks: Looks | None,
         policy: str,
         others: Mapping[str, Mapping[int, Sequence[float]]],
     ) -> None:
@@ -108,7 +106,6 @@ class _PaperTable:
         self._with_levels = (*results.factors, *tuned_names(results))
         self._style = style
         self._published = published
-        self._looks = looks
         self._policy = policy
         self._values_of = others
         self._others = {
@@ -116,10 +113,10 @@ class _PaperTable:
             for metric in results.metrics
             if metric.name in others
         }
-        row_effects = effects(results, 1.0, looks)
+        row_effects = effects(results, 1.0)
         self._effects = {effect.row: effect for effect in row_effects}
         self._rows = self._ordered(summarised(results, row_effects))
-        self._best = bold_rows(results, row_effects, looks, style.bold)
+        self._best = bold_rows(results, row_effects, style.bold)
         self._units = cost_units((row.cost for row in self._rows), COST_HEADINGS)
         self._digits = results.metric.digits
         self._refuse_unknown_labels()
@@ -369,7 +366,7 @@ class _PaperTable:
             f" {escape.latex(self._policy)}."
         ]
         if self._special(DELTA) in chosen:
-            stars = star_note(self._looks).removeprefix("* ").replace("<", "$<$")
+            stars = STAR_NOTE.removeprefix("* ").replace("<", "$<$")
             stars = stars.replace("%", r"\%")
             words = test_words(self._results, comparisons(self._effects.values()))
             pairing = "paired by seed" if self._results.is_paired else "unpaired"

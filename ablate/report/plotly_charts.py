@@ -120,6 +120,8 @@ def _set_axes(figure: Any, chart: Chart) -> None:
             categoryorder="array",
             categoryarray=_shown(chart.categories()),
         )
+    if chart.range_x is not None:
+        figure.update_xaxes(range=list(chart.range_x))
     if chart.log_y:
         figure.update_yaxes(type="log")
     if chart.log_x:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ablate.errors import UnknownName, unknown
-from ablate.records import Level, Looks, StudyResults
+from ablate.records import Level, StudyResults
 from ablate.records.primary import primary_is_elsewhere
 from ablate.report.best_rows import BOLD_NOTE, bold_rows
 from ablate.report.confirmation import confirmation_note
@@ -26,7 +26,7 @@ from ablate.report.summary import (
 )
 from ablate.report.table import Column, Table, tabulate
 from ablate.report.units import Unit, cost_text, cost_units
-from ablate.report.verdicts import Verdict
+from ablate.report.verdicts import Verdict, Withheld
 from ablate.report.wording import (
     exploratory,
     extra_note,
@@ -39,11 +39,15 @@ from ablate.report.wording import (
 COSTS = ("params", "flops", "flops_paper")
 
 
+# Rows without a verdict that do not count in the p values of others.
+NOT_IN_FAMILY = (Withheld.KNOWN, Withheld.PARTIAL, Withheld.NOT_CONFIRMED)
+STAR_NOTE = "* p < 0.05"
+
+
 def results_table(
     results: StudyResults,
     published: Mapping[int, float] | None = None,
     *,
-    looks: Looks | None = None,
     policy: str = "last epoch, test set",
     group: str = "",
 ) -> Table:
@@ -56,8 +60,6 @@ def results_table(
     Args:
         published: top-1 values from a paper, by row. They get their own column, as
             printed.
-        looks: the numbers of seeds at which verdicts are taken, for a study that adds
-            seeds until it is decided.
         policy: which value of a trial the metric is, in words.
         group: a factor. Rows with the same level of it are grouped between lines.
 
@@ -68,7 +70,7 @@ def results_table(
         raise UnknownName(unknown("factor", group, results.factors))
     # The margin of 1.0 is arbitrary: the table shows intervals, p values, `helps` and
     # `hurts`, and none of them depends on the margin.
-    row_effects = effects(results, 1.0, looks)
+    row_effects = effects(results, 1.0)
     effect_of = {effect.row: effect for effect in row_effects}
     rows = summarised(results, row_effects)
     shown = _shown_rows(rows, results, group)
@@ -77,8 +79,8 @@ def results_table(
         rows,
         shown=shown,
         title=results.question,
-        notes=_notes(results, shown, policy, row_effects, looks),
-        bold=_bold(shown, bold_rows(results, row_effects, looks), results.metric.title),
+        notes=_notes(results, shown, policy, row_effects),
+        bold=_bold(shown, bold_rows(results, row_effects), results.metric.title),
         bold_note=BOLD_NOTE,
         groups=_group_starts(shown, group),
     )
@@ -242,7 +244,7 @@ def _test_columns(effect_of: Mapping[int, Effect]) -> list[Column[Row]]:
             "p_adjusted",
             p_adjusted,
             kind=float | None,
-            about="for all rows, looks and the level of the study",
+            about="for all rows and looks",
         ),
     ]
 
@@ -296,10 +298,9 @@ def _notes(
     shown: list[Row],
     policy: str,
     row_effects: Sequence[Effect],
-    looks: Looks | None,
 ) -> list[str]:
     """Returns what the numbers mean, and which rows are folded."""
-    test, star = test_words(results, comparisons(row_effects)), star_note(looks)
+    test, star = test_words(results, comparisons(row_effects)), STAR_NOTE
     pairs = "paired by seed" if results.is_paired else "unpaired"
     if results.is_paired and any(row.paired not in (0, shown[0].n) for row in shown):
         pairs += ", over the seeds that both rows have"
@@ -328,15 +329,12 @@ def _notes(
     notes += folding_notes(rest)
     if primary_is_elsewhere(results.primary):
         notes.append(exploratory(results.primary, "stars"))
-    return notes + generation_notes(results, row_effects) + reported_notes(results)
+    return notes + generation_notes(results) + reported_notes(results)
 
 
 def comparisons(effects: Iterable[Effect]) -> int:
     """Returns the number of rows that are one family."""
-    return sum(
-        not effect.shown_by and (effect.judged is None or effect.judged.level > 0)
-        for effect in effects
-    )
+    return sum(effect.withheld not in NOT_IN_FAMILY for effect in effects)
 
 
 def test_words(results: StudyResults, number: int) -> str:
@@ -351,13 +349,6 @@ def test_words(results: StudyResults, number: int) -> str:
     if number > 1:
         return f"adjusted for {number} comparisons; variance estimate shared among rows"
     return "paired t"
-
-
-def star_note(looks: Looks | None) -> str:
-    """Returns what a star means."""
-    if looks:
-        return f"* p < 0.05, adjusted for all {looks.number} looks"
-    return "* p < 0.05"
 
 
 def _flops_note(rows: list[Row]) -> str:

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ablate.records import (
-    FIRST_LEVEL,
+    Before,
     CellResult,
     Direction,
-    Generation,
     Status,
     StudyResults,
     Tune,
@@ -203,9 +202,7 @@ def _at_row_0(results: StudyResults, tried: Sequence[TriedSetting]) -> StudyResu
             )
         )
     # The verdicts of earlier studies are about other settings.
-    level = results.generation.level or FIRST_LEVEL
-    generation = Generation(level=level)
-    return replace(results, cells=tuple(cells), generation=generation, earlier={})
+    return replace(results, cells=tuple(cells), before=Before())
 
 
 def _scores(tried: Sequence[TriedSetting], row: int) -> dict[int, float]:

@@ -22,7 +22,6 @@ from ablate.report.tuning import (
 )
 from ablate.report.verdicts import Estimate
 from ablate.report.wording import (
-    coverage,
     generation_notes,
     interval_text,
     rows_text,
@@ -57,7 +56,7 @@ def tuning_table(
     notes = [
         *tuning_note(results),
         f"Δ {metric.title.partition(' (')[0]}{unit}: mean difference from row 0 with its"
-        f" {coverage(results.generation.level)} interval for all rows at once. at row"
+        f" 95 % interval for all rows at once. at row"
         " 0's setting: the row trained at the"
         " setting that row 0 has chosen. at own setting: each row at its own; the"
         " verdicts are about this difference. tuning: the row at its own setting minus"
@@ -88,7 +87,7 @@ def tuning_table(
                 " because the row does not read all of these hyperparameters."
             )
     own = [row.own for row in rows if row.own]
-    notes += [*withheld_notes(own), *generation_notes(results, own)]
+    notes += [*withheld_notes(own), *generation_notes(results)]
     return tabulate(_columns(results, tune), rows, title=results.question, notes=notes)
 
 

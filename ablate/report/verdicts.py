@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import lru_cache
 
 import numpy as np
 
-from ablate.records import LEVEL, Looks
+from ablate.records import LEVEL
 from ablate.statistics import student
 from ablate.statistics.verdicts import holm
-
-# How many times the share of the look before a look may use at most.
-LOOK_GROWTH = 3.0
-# The least share of the first look. Simulated p values are not much smaller.
-FIRST_SHARE = 0.001
 
 
 class Verdict(StrEnum):
@@ -79,13 +73,13 @@ class Withheld(StrEnum):
     KNOWN = "exploratory"
     PARTIAL = "seeds left out"
     NOT_TESTED = "not tested"
+    NOT_BETTER = "not better"
     DIVERGED = "seeds diverged"
     PRUNED = "seeds pruned"
     ABANDONED = "trials abandoned"
     FAILED = "trials failed"
     NOT_CONFIRMED = "not confirmed"
     BUDGET = "beyond the error budget"
-    FINAL = "after final seeds"
     ACROSS = "judged across sizes"
 
 
@@ -94,7 +88,7 @@ class Judged:
     """An estimate as part of a family: adjusted p values, and the verdict.
 
     The p values are adjusted for all rows of the family, for all looks, and for the
-    level of the study, so each is compared with 5 %.
+    level of the look, so each is compared with 5 %.
 
     Attributes:
         level: the level that an unadjusted p value is compared with; 0 for a row that
@@ -114,41 +108,6 @@ def rescaled(p: float, level: float) -> float:
     if level == 0:
         return 1.0
     return min(1.0, p * LEVEL / level)
-
-
-def level_of_look(looks: Looks | None, number: int, level: float) -> float:
-    """Returns the part of a study's level that a look at the verdicts may use.
-
-    Later looks have more seeds and find more, so each look has a multiple of the share
-    of the one before: three times, or less if there are more than four looks, so that
-    the first one has 2 % of them. The shares of all looks add up to the level.
-
-    Args:
-        looks: the looks of a study that adds seeds, or None.
-        number: which look it is, from 0.
-        level: that of the study.
-    """
-    if looks is None:
-        return level
-    growth = _growth(looks.number)
-    weights = [growth**look for look in range(looks.number)]
-    return level * weights[number] / sum(weights)
-
-
-@lru_cache
-def _growth(looks: int) -> float:
-    """Returns the multiple of a look's share that the next one has."""
-    from scipy import optimize
-
-    def beyond(growth: float) -> float:
-        return sum(growth**look for look in range(looks)) - LEVEL / FIRST_SHARE
-
-    # Equal shares.
-    if looks >= LEVEL / FIRST_SHARE:
-        return 1.0
-    if beyond(LOOK_GROWTH) <= 0:
-        return LOOK_GROWTH
-    return float(optimize.brentq(beyond, 1.0, LOOK_GROWTH))
 
 
 def verdict_of(
@@ -204,7 +163,6 @@ def verdicts_by_holm(
             p_same=rescaled(p_same, level),
             verdict=verdict_of(estimate.value, direction, p, p_same, level),
             level=level / (count - int(rank)),
-            withheld=Withheld.FINAL if level == 0 else None,
         )
         for estimate, p, p_same, rank in zip(
             estimates, differs, same, ranks, strict=True

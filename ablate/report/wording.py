@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ablate.records import (
-    FIRST_LEVEL,
-    LEVEL,
     CellResult,
     Level,
     Metric,
@@ -29,9 +27,8 @@ from ablate.statistics.seeds_needed import MOST
 
 # What holds for all verdicts of a study together.
 FALSE_VERDICTS = (
-    "The probability of one or more false verdicts (helps or hurts) over all comparisons"
-    " of this study, its other generations and other studies of the same rows is at most"
-    " 5 %"
+    "The probability of one or more false verdicts (helps or hurts) over all rows that"
+    " are compared on these seeds, in this study and others, is at most 5 %"
 )
 
 
@@ -189,16 +186,12 @@ def no_difference(metric: Metric, margin: float, how: str) -> str:
     )
 
 
-def sentence(effect: Effect, metric: Metric, margin: float, level: float = 0.0) -> str:
-    """Returns what can be said of an effect, as one sentence.
-
-    Args:
-        level: that of the study; 0: its intervals are those of 95 %.
-    """
+def sentence(effect: Effect, metric: Metric, margin: float) -> str:
+    """Returns what can be said of an effect, as one sentence."""
     what = change_text(effect.changed, effect.labels)
-    covered = coverage(level)
     unit, digits = metric.unit, metric.digits
-    cost = f" {cost_text(effect)}".rstrip()
+    shown = f" (tested in {effect.shown_by})" if effect.shown_by else ""
+    cost = f" {cost_text(effect)}{shown}".rstrip()
     lost = "".join(f"; {number} {state}" for state, number in effect.left_out.items())
     if effect.mean is None:
         return f"{what}: no seed is completed in both rows yet{lost}."
@@ -215,39 +208,24 @@ def sentence(effect: Effect, metric: Metric, margin: float, level: float = 0.0) 
             f"{what}: {words}, {fixed(effect.mean, digits, signed=True)}{unit}{cost}"
             f" ({seeds}: {why} no information about noise)."
         )
-    shown = f" ({shown_text(effect)})" if shown_text(effect) else ""
     value, _, interval = interval_text(effect.estimate, metric).partition(" (")
-    range_ = f"{value}{unit} ({covered} interval {interval[:-1]}, {seeds})"
+    range_ = f"{value}{unit} (95 % interval {interval[:-1]}, {seeds})"
     if effect.verdict in (Verdict.HELPS, Verdict.HURTS):
         why = STEP_DOWN if effect.is_step_down else ""
-        return f"{what} {effect.verdict}: {range_}{cost}{why}{shown}."
+        return f"{what} {effect.verdict}: {range_}{cost}{why}."
     if effect.verdict is Verdict.SAME:
         return (
-            f"{what} makes no difference of {margin:g}{unit} or more:"
-            f" {range_}{cost}{shown}."
+            f"{what} makes no difference of {margin:g}{unit} or more: {range_}{cost}."
         )
     if effect.withheld is not None:
-        return (
-            f"{what}: {WITHHELD[effect.withheld]}; the difference is"
-            f" {range_}{cost}{shown}."
-        )
-    return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}{shown}."
+        return f"{what}: {WITHHELD[effect.withheld]}; the difference is {range_}{cost}."
+    return f"{what}: inconclusive, {range_}{cost}{_prediction(effect.further)}."
 
 
 # Why a verdict says more than the interval beside it, as the end of a sentence.
 STEP_DOWN = (
     "; the interval is for all rows at once and contains 0, and Holm's test decides"
 )
-
-
-def shown_text(effect: Effect) -> str:
-    """Returns which studies a row's verdicts come from, if it is not this one alone."""
-    texts = [f"tested in {effect.shown_by}"] if effect.shown_by else []
-    texts += [
-        f"{before.study}, {before.seeds} seeds: {before.verdict}"
-        for before in effect.before
-    ]
-    return "; ".join(texts)
 
 
 def _prediction(further: int | None) -> str:
@@ -282,9 +260,9 @@ WITHHELD = {
     " training on fresh seeds",
     Withheld.BUDGET: "no verdict beside the other studies of the store, because its"
     " study has no level in the error budget, or a smaller one than p",
-    Withheld.FINAL: "no verdict, because the final seeds of an earlier study used the"
-    " whole level",
     Withheld.ACROSS: "no verdict of its own, because it is one of several sizes",
+    Withheld.NOT_BETTER: "not better; whether it is worse is not tested, because row 0"
+    " was chosen by its results",
     Withheld.NOT_TESTED: "not tested, because a primary comparison before it does not"
     " differ",
 }
@@ -319,11 +297,11 @@ WITHHELD_NOTES = {
     " on fresh seeds, and only these cells get verdicts.",
     Withheld.BUDGET: "beyond the error budget: `ablate status --error-budget` lists the"
     " level of each study, and the verdicts that stand.",
-    Withheld.FINAL: "after final seeds: an earlier study of these comparisons promised"
-    " that its seeds are final, so its verdicts used the whole 5 %.",
     Withheld.ACROSS: "judged across sizes: this study is one size of a ladder, and its"
     " rows have their verdicts there: `ablate effects` with the name of the ladder, which"
     " ends before the last /.",
+    Withheld.NOT_BETTER: "not better: row 0 is the best row so far and was chosen by its"
+    " results, so a row can only help.",
     Withheld.NOT_TESTED: "not tested: the primary comparisons come first, and one of"
     " them does not differ.",
 }
@@ -398,20 +376,6 @@ def percent(level: float) -> str:
     return f"{100 * level:.3g} %"
 
 
-def coverage(level: float) -> str:
-    """Returns the level of the intervals of a study, as `95 %`.
-
-    Those of a first study are made for 96 %, as seeds may be added, and promise 95 %;
-    those of later ones are wider (`Generation.level`).
-
-    Args:
-        level: that of the study; 0: it has none, and its intervals are those of 95 %.
-    """
-    if not 0 < level < FIRST_LEVEL:
-        return percent(1 - LEVEL)
-    return f"{100 * (1 - level):.5g} %"
-
-
 def error_rate(results: StudyResults) -> str:
     """Returns what holds for all verdicts of a study together, and where that ends."""
     return " ".join([f"{FALSE_VERDICTS}.", *reported_notes(results)])
@@ -422,35 +386,16 @@ def reported_notes(results: StudyResults) -> list[str]:
     return list(results.reported.notes) if results.reported is not None else []
 
 
-def generation_notes(results: StudyResults, effects: Sequence[Effect]) -> list[str]:
-    """Returns which generation a table shows, and at which level it is tested."""
-    generation = results.generation
-    notes = []
+def generation_notes(results: StudyResults) -> list[str]:
+    """Returns which generation a table shows."""
+    number = results.before.generation
+    if number == 1:
+        return []
     base = base_name(results.name)
-    if generation.number > 1:
-        before = generation_name(base, generation.number - 1)
-        notes.append(
-            f"Generation {generation.number} of {base}: the file changed after results"
-            f" could be seen. The one before is {before}."
-        )
-    if not generation.is_first and generation.level:
-        notes.append(
-            f"Rows are tested at {percent(generation.level)} instead of"
-            f" {percent(FIRST_LEVEL)}, because they, or the results of row 0, were"
-            " compared before. p is scaled so that 0.05 is the limit."
-        )
-    shown = [effect.row for effect in effects if effect.shown_by]
-    if shown:
-        notes.append(
-            f"{rows_text(shown).capitalize()}: an earlier study has the same trials, so"
-            " its verdict, interval and p are shown."
-        )
-    if generation.left_out:
-        notes.append(
-            f"p values are adjusted for {generation.left_out} more comparisons, which"
-            " were shown before and are left out now."
-        )
-    return notes
+    return [
+        f"Generation {number} of {base}: the file changed after results could be seen."
+        f" The one before is {generation_name(base, number - 1)}."
+    ]
 
 
 def collapse_note(
@@ -512,9 +457,10 @@ def _without_estimate(effect: Effect) -> str:
 
 def verdict_text(effect: Effect) -> str:
     """Returns the verdict as a cell of a table."""
-    more = "step-down" if effect.is_step_down else ""
-    more = "; ".join(filter(None, (more, shown_text(effect))))
-    return f"{_verdict(effect)} ({more})" if more else _verdict(effect)
+    more = ["step-down"] if effect.is_step_down else []
+    if effect.shown_by:
+        more.append(f"tested in {effect.shown_by}")
+    return f"{_verdict(effect)} ({'; '.join(more)})" if more else _verdict(effect)
 
 
 def _verdict(effect: Effect) -> str:

@@ -134,9 +134,7 @@ def _content(study: Study, interactive: bool, where: str) -> dict[str, Any]:
     sentences = []
     for effect in verdicts[:MOST_ROWS]:
         kind = str(effect.verdict).replace(" ", "-")
-        sentences.append(
-            (kind, sentence(effect, results.metric, margin, results.generation.level))
-        )
+        sentences.append((kind, sentence(effect, results.metric, margin)))
     pairing = "paired by seed" if results.is_paired else "unpaired"
     again = f"{with_parts(declared)}{where}"
     return {

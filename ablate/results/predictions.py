@@ -18,7 +18,7 @@ from ablate.records import Across, Space, level_text
 from ablate.report.predict import predict
 from ablate.results.sizes import sizes_of
 from ablate.scheduling.preview import Preview
-from ablate.store.lineages import digest_of
+from ablate.store.declarations import digest_of
 from ablate.store.reader import Reader
 from ablate.store.session import StoreSession
 from ablate.text.advice import option

@@ -72,13 +72,10 @@ def _test(study: Study) -> StudyTest | None:
         control_gains = control_effects(
             results,
             declared.criterion.margin,
-            declared.seeds.looks,
             declared=True,
         )
     else:
-        control_gains = effects(
-            results, declared.criterion.margin, declared.seeds.looks
-        )
+        control_gains = effects(results, declared.criterion.margin)
     if any(effect.withheld in OPEN for effect in control_gains):
         return None
     return StudyTest(name=study.name, p_values=_of_rows(control_gains))
@@ -116,7 +113,7 @@ def _of_rows(effects: list[Effect]) -> dict[str, float]:
 def _test_of_factors(results: StudyResults, declared: Space) -> StudyTest | None:
     """Returns main effects as the family of a study; None if it is not over."""
     try:
-        model = Factorial(results, declared.factors.baseline, declared.seeds.looks)
+        model = Factorial(results, declared.factors.baseline)
         terms = model.main_effects(declared.criterion.margin, results.direction)
     except AblateError:
         # Too few cells or seeds have results.

@@ -134,7 +134,6 @@ class Study:
         return results_table(
             results,
             printed,
-            looks=declared.seeds.looks,
             policy=policy(declared),
             group=group,
         )
@@ -169,7 +168,6 @@ class Study:
             results,
             style or PaperStyle(),
             published=self.published() if published else None,
-            looks=declared.seeds.looks,
             policy=policy(declared),
             others=self._other_metrics(results),
         )
@@ -205,11 +203,8 @@ class Study:
             margin: the least difference that matters; by default the study's.
         """
         results, declared = self.read()
-        row_effects = effects(
-            results,
-            declared.criterion.margin if margin is None else margin,
-            declared.seeds.looks,
-        )
+        least = declared.criterion.margin if margin is None else margin
+        row_effects = effects(results, least)
         return ShownEffects(row_effects, lambda: self.effects_table(margin=margin))
 
     def effects_table(self, of: str = "rows", margin: float | None = None) -> Table:
@@ -244,9 +239,7 @@ class Study:
         if of in ("tuning", "factors", "interactions", "contributions"):
             return self._beside_rows(of, least)
         if of == "controls":
-            gains = control_effects(
-                results, least, declared.seeds.looks, declared=bool(declared.control)
-            )
+            gains = control_effects(results, least, declared=bool(declared.control))
         else:
             gains = self.effects(least)
         if not gains:
@@ -265,17 +258,17 @@ class Study:
         from ablate.report import effects_table as tables
 
         results, declared = self.read()
-        baseline, looks = declared.factors.baseline, declared.seeds.looks
+        baseline = declared.factors.baseline
         if of == "tuning":
             from ablate.report.tuning_table import tuning_table
 
             return tuning_table(results, self.tried(results), margin)
         if of == "contributions":
             return tables.contributions_table(
-                results, baseline, declared.factors.full, margin, looks
+                results, baseline, declared.factors.full, margin
             )
         return tables.factors_table(
-            results, baseline, margin, looks, interactions=of == "interactions"
+            results, baseline, margin, interactions=of == "interactions"
         )
 
     def tried(self, results: StudyResults) -> list[TriedSetting]:
@@ -309,7 +302,7 @@ class Study:
 
         with Reader(self.store) as reader:
             images = reader.studies.correct_images(self.name)
-        compared = effects(results, declared.criterion.margin, declared.seeds.looks)
+        compared = effects(results, declared.criterion.margin)
         effects_on_images = image_effects(results, compared, images)
         if not effects_on_images and results.reported is not None:
             raise AblateError(

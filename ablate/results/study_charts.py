@@ -149,7 +149,7 @@ def chart(
         find: Callable[[Factorial], list[Term]], title: str
     ) -> Callable[[], Chart]:
         def chart() -> Chart:
-            model = Factorial(results, declared.factors.baseline, declared.seeds.looks)
+            model = Factorial(results, declared.factors.baseline)
             return charts.terms_chart(
                 results, find(model), title, by_seed=model.by_seed
             )

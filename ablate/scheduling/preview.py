@@ -15,11 +15,10 @@ from ablate.machine.cpus import usable_cpus
 from ablate.own import registry
 from ablate.records import (
     COST_REVISION,
-    LEVEL,
     Architecture,
+    Before,
     Cell,
     Cost,
-    Generation,
     Known,
     Plan,
     Primary,
@@ -59,10 +58,9 @@ class Preview:
             if unlimited.
         full_plan: the plan with all seeds that cells may get, if seeds are added until the
             study is decided, or if rows choose their settings; otherwise None.
-        generation: the place of the study in its lineage, as if it was declared now.
+        before: what was declared before, as if the study was declared now.
         is_next: whether the run makes a new generation of a stored study.
         changes: what the space changes in its study as it was last run.
-        names: the names of the stored studies, by their numbers.
     """
 
     plan: Plan
@@ -71,10 +69,9 @@ class Preview:
     seconds: float | None
     more_cells: int | None = 0
     full_plan: Plan | None = None
-    generation: Generation = field(default_factory=Generation)
+    before: Before = field(default_factory=Before)
     is_next: bool = False
     changes: tuple[str, ...] = ()
-    names: Mapping[int, str] = field(default_factory=dict)
     not_chosen: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
     later: int = 0
@@ -139,21 +136,17 @@ def make_preview(
     policy = Policy.of(space)
     full_plan = None
     later: list[Trial] = []
-    generation = Generation()
-    if space.seeds.final:
-        generation = Generation(level=LEVEL)
+    before = Before()
     is_next = False
     changes: tuple[str, ...] = ()
-    names: dict[int, str] = {}
     if reader is not None:
         declaration = reader.studies.declaration(plan)
-        generation = declaration.generation
+        before = declaration.before
         is_next = declaration.retired is not None
         changes = declaration.changes
-        names = reader.studies.names()
     if space.seeds.looks or space.tune:
         full_plan = plan
-        grow = growth(full_plan, generation)
+        grow = growth(full_plan, before)
         accepted = {
             key: trial
             for key, trial in known.items()
@@ -189,10 +182,9 @@ def make_preview(
         seconds=seconds,
         more_cells=more,
         full_plan=full_plan,
-        generation=generation,
+        before=before,
         is_next=is_next,
         changes=changes,
-        names=names,
         not_chosen=not_chosen,
         shared=frozenset(shared),
         later=len(later),

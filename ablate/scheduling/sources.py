@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ablate.records import (
     COST_REVISION,
     RESOLVED,
+    Before,
     Cell,
-    Generation,
     Known,
     Plan,
     Space,
@@ -118,12 +118,12 @@ class StoredTrials:
         )
 
 
-def growth(full_plan: Plan, generation: Generation) -> Grow:
+def growth(full_plan: Plan, before: Before) -> Grow:
     """Returns which trials of a plan are due, from what is known.
 
     Args:
         full_plan: all seeds that cells may get.
-        generation: the place of the study in its lineage.
+        before: what was declared before the study.
     """
     if full_plan.space.tune is not None:
         from ablate.scheduling.tuning import with_settings
@@ -131,7 +131,7 @@ def growth(full_plan: Plan, generation: Generation) -> Grow:
         return lambda known: with_settings(full_plan, known)
     from ablate.scheduling.until_decided import granted
 
-    return lambda known: granted(full_plan, known, generation)
+    return lambda known: granted(full_plan, known, before)
 
 
 def make_source(
@@ -140,7 +140,7 @@ def make_source(
     to_train: Sequence[Trial],
     stored: StoredTrials,
     reader: Reader,
-    generation: Generation,
+    before: Before,
     count: Count | None = None,
 ) -> Source:
     """The source of a run's trials.
@@ -149,7 +149,7 @@ def make_source(
         plan: the cells and seeds that are due now.
         full_plan: all seeds that cells may get, if the plan grows with results.
         to_train: the trials of `plan` that have no result.
-        generation: the place of the study in its lineage.
+        before: what was declared before the study.
         count: counts the cost of an architecture, if not this process.
     """
     space = plan.space
@@ -158,7 +158,7 @@ def make_source(
         return Growing(
             plan=full_plan,
             begun=plan,
-            grow=growth(full_plan, generation),
+            grow=growth(full_plan, before),
             results=stored.ended if needs_epochs else stored.known_without_epochs,
             more=stored.add,
         )

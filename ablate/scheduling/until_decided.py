@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ablate.records import (
+    Before,
     Cell,
     CellResult,
-    Generation,
     Known,
     Metric,
     Plan,
@@ -30,7 +30,6 @@ from ablate.scheduling.growing import is_resolved
 NO_SEED_HELPS = (
     Withheld.KNOWN,
     Withheld.PARTIAL,
-    Withheld.FINAL,
     Withheld.DIVERGED,
     Withheld.PRUNED,
     Withheld.ABANDONED,
@@ -39,7 +38,7 @@ NO_SEED_HELPS = (
 
 
 def granted(
-    plan: Plan, known: Mapping[str, Known], generation: Generation
+    plan: Plan, known: Mapping[str, Known], before: Before
 ) -> tuple[Plan, bool]:
     """Returns the plan with the seeds granted so far, and whether they are final.
 
@@ -72,7 +71,7 @@ def granted(
                 for trial in cell.trials[counts.get(cell.index, 0) :]
             )
         }
-        going_on = _undecided(cut, known, generation, ahead)
+        going_on = _undecided(cut, known, before, ahead)
         if not going_on or count is None:
             return cut, True
         counts |= {
@@ -84,7 +83,7 @@ def granted(
 def _undecided(
     plan: Plan,
     known: Mapping[str, Known],
-    generation: Generation,
+    before: Before,
     ahead: Collection[int],
 ) -> set[int]:
     """Returns the inconclusive cells and those that they are compared with.
@@ -93,9 +92,8 @@ def _undecided(
         ahead: cells with results for further seeds, which are not given up.
     """
     verdicts = effects(
-        results_of(plan, known, generation),
+        results_of(plan, known, before),
         plan.space.criterion.margin,
-        plan.space.seeds.looks,
     )
     most = max((len(cell.trials) for cell in plan.cells[1:]), default=0)
     # A cell that was decided at an earlier look has fewer seeds than the reference. Its
@@ -154,16 +152,16 @@ def _cell_result(cell: Cell, known: Mapping[str, Known], metric: Metric) -> Cell
 
 
 def results_of(
-    plan: Plan, known: Mapping[str, Known], generation: Generation | None = None
+    plan: Plan, known: Mapping[str, Known], before: Before | None = None
 ) -> StudyResults:
     """Returns a plan with its known results, in the form that the store returns.
 
     Args:
-        generation: the place of the study in its lineage; by default it begins one.
+        before: what was declared before; by default nothing.
     """
     space = plan.space
-    if generation is None:
-        generation = Generation()
+    if before is None:
+        before = Before()
     cells = tuple(
         _cell_result(cell, known, space.criterion.compared) for cell in plan.cells
     )
@@ -178,8 +176,8 @@ def results_of(
         factors=tuple(space.factors.levels),
         cells=cells,
         document=space.document,
-        generation=generation,
-        primary=generation.primary(space.criterion.primary),
+        before=before,
+        primary=() if before.studies else space.criterion.primary,
         looks=space.seeds.looks,
         baseline_seeds=space.seeds.baseline,
     )

@@ -221,7 +221,7 @@ def _check_study(context: Context) -> None:
             " at each size: write a design in the place of the strategy",
         )
     if not isinstance(seeds, int | list):
-        for key in ("until_decided", "adaptive", "final", "baseline"):
+        for key in ("until_decided", "adaptive", "baseline"):
             if getattr(seeds, key, None):
                 context.wrong(
                     ("seeds", key),

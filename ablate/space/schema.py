@@ -99,8 +99,6 @@ def _which_comparison(value: object) -> str:
 def _which_seeds(value: object) -> str:
     if isinstance(value, dict) and "until_decided" in value:
         return "<until>"
-    if isinstance(value, dict) and "final" in value:
-        return "<final>"
     if isinstance(value, dict) and "adaptive" not in value and _SEEDS & set(value):
         return "<count>"
     if isinstance(value, list):
@@ -381,22 +379,6 @@ class UntilDecidedForm(Form):
     """What a seed decides; see `vary` under Keys of seeds."""
 
 
-class FinalForm(Form):
-    final: Annotated[
-        Annotated[int, Field(ge=1, le=1000), Tag("<short>")]
-        | Annotated[list[Seed], Field(min_length=1), Tag("<list>")],
-        Discriminator(_which_count),
-    ]
-    """Number of seeds, or the seeds themselves. You promise that no later study
-    compares these rows, so verdicts use the whole 5 % instead of 4 %. Rows and seeds
-    that are added later get no verdict.
-    """
-    baseline: Baseline = None
-    """Number of seeds of row 0; see `baseline` under Keys of seeds."""
-    vary: Vary = None
-    """What a seed decides; see `vary` under Keys of seeds."""
-
-
 class DiagnosticsForm(Form):
     names: Annotated[list[str], Field(min_length=1)] | None = None
     """Names of the diagnostics. By default all except token_similarity and lipschitz,
@@ -606,15 +588,13 @@ class SpaceForm(Form):
         | Annotated[list[Seed], Field(min_length=1), Tag("<list>")]
         | Annotated[AdaptiveForm, Tag("<full>")]
         | Annotated[UntilDecidedForm, Tag("<until>")]
-        | Annotated[FinalForm, Tag("<final>")]
         | Annotated[SeedsForm, Tag("<count>")],
         Discriminator(_which_seeds),
     ] = 3
     """A number N of seeds, which are then 0 to N - 1, or a list of the seeds
-    themselves. Every cell is trained with every seed. If you promise to add no seeds
-    later, write {final: N}: the verdicts then find more effects. A design also accepts
-    {until_decided: N}, and a search {adaptive: N}: cells then get different numbers of
-    seeds. {count: N, vary: [order]} says what seeds decide.
+    themselves. Every cell is trained with every seed. {count: N, baseline: M} gives row
+    0 more. A design also accepts {until_decided: N}, and a search {adaptive: N}: cells
+    then get different numbers of seeds. {count: N, vary: [order]} says what seeds decide.
     """
     data: ShortOrFull[DataForm] = "digits"
     """Data set by name, or an .npz file."""
@@ -643,7 +623,7 @@ class SpaceForm(Form):
     """The comparisons that the study is about, the most important one first. Name rows
     (each by the levels in which it differs from row 0, or by its number), or name
     factors, or write [controls] for the comparisons with controls. A row or factor is
-    tested at the full significance level, but only if every comparison before it has
+    tested at the level of all rows together, but only if every comparison before it has
     the verdict `helps` or `hurts`. With few seeds, these tests find many more effects
     than tests of all rows.
     """

@@ -11,14 +11,13 @@ from ablate.space.context import Context
 from ablate.space.schema import (
     AdaptiveForm,
     DataForm,
-    FinalForm,
     SeedsForm,
     UntilDecidedForm,
 )
 from ablate.text.advice import option
 
 # The forms that say more than a number of seeds.
-FULL = (SeedsForm, AdaptiveForm, UntilDecidedForm, FinalForm)
+FULL = (SeedsForm, AdaptiveForm, UntilDecidedForm)
 # Seeds between two looks, unless the space says otherwise.
 LOOK_STEP = 3
 
@@ -30,7 +29,6 @@ def read_seeds(context: Context) -> Seeds:
         numbers=numbers,
         vary=_vary(context),
         adaptive=isinstance(context.form.seeds, AdaptiveForm),
-        final=isinstance(context.form.seeds, FinalForm),
         looks=_looks(context),
         baseline=_baseline(context, numbers),
     )
@@ -62,11 +60,6 @@ def until_decided(space: Space, most: int) -> Space:
             f"{name} {most} and across exclude each other: all sizes have the same"
             f" seeds; in {space.across.ladder}, write more seeds instead, as in seeds:"
             f" {most}"
-        )
-    if space.seeds.final:
-        raise AblateError(
-            f"{name} {most} adds seeds, and {space.name} declares its seeds as final:"
-            f" write seeds: {{until_decided: {most}}} instead"
         )
     if space.scheduler.name != "fifo":
         raise AblateError(
@@ -101,9 +94,7 @@ def _numbers(context: Context) -> tuple[int, ...]:
         return tuple(range(seeds.adaptive))
     if isinstance(seeds, UntilDecidedForm):
         return tuple(range(seeds.until_decided))
-    if isinstance(seeds, FinalForm):
-        seeds = seeds.final
-    elif isinstance(seeds, SeedsForm):
+    if isinstance(seeds, SeedsForm):
         seeds = seeds.count
     if isinstance(seeds, int):
         return tuple(range(seeds))
@@ -139,7 +130,7 @@ def _looks(context: Context) -> Looks | None:
 def _baseline(context: Context, numbers: Sequence[int]) -> int | None:
     """The number of seeds of row 0, if it is not that of the other rows."""
     seeds = context.form.seeds
-    if not isinstance(seeds, SeedsForm | UntilDecidedForm | FinalForm):
+    if not isinstance(seeds, SeedsForm | UntilDecidedForm):
         return None
     if seeds.baseline is None:
         return None

@@ -32,7 +32,6 @@ TAGS = (
     "<range>",
     "<flag>",
     "<until>",
-    "<final>",
     "<count>",
     "<row>",
 )

@@ -6,8 +6,9 @@ uses all rows, and holds its error rate while their noise varies as in real trai
 
 How: rows are compared with the baseline by their differences, paired by seed. The
 variance of a difference is half of the variance pooled over all cells, 0.3 of the row's
-own and 0.2 of the baseline's, plus twice what the row's own or the baseline's exceeds
-twice the pooled one. So a row with unusual noise is judged mostly by its own seeds.
+own and 0.2 of the baseline's; more than that if the row's own is more than twice the
+pooled one, or the baseline's more than 1.7 times. So a row with unusual noise is judged
+mostly by its own seeds.
 
 The baseline may have more seeds than the rows (`Extra`). Its mean is then two thirds of
 the mean over all of its seeds, which has less noise, and one third of the mean over the
@@ -48,7 +49,8 @@ Array = np.ndarray[Any, Any]
 # counts what one of the last two exceeds a multiple of the pooled one. Chosen by power
 # at three to twelve seeds; the error rate does not depend on them (docs/statistics.md).
 POOLED, OWN, BASELINE = 0.5, 0.3, 0.2
-EXCESS, UNUSUAL = 2.0, 2.0
+OWN_EXCESS, OWN_USUAL = 2.3, 2.0
+BASELINE_EXCESS, BASELINE_USUAL = 1.5, 1.7
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,10 @@ NOISES = (
     Noise(spread=1.0),
     Noise(row=4.0),
     Noise(baseline=4.0),
-    Noise(row=9.0),
-    Noise(baseline=9.0),
-    Noise(row=25.0, allowed=1.4),
-    Noise(baseline=25.0, allowed=1.4),
+    Noise(row=9.0, allowed=1.15),
+    Noise(baseline=9.0, allowed=1.15),
+    Noise(row=25.0, allowed=1.5),
+    Noise(baseline=25.0, allowed=1.5),
 )
 # The share of the mean over all seeds in the mean of a reference with extra seeds.
 ALL_SEEDS = 2 / 3
@@ -171,8 +173,8 @@ def standardise(
         reference = _with_less_of_reference(reference / 2, total, weight)
         rest = weight**2 * total / extra.more.shape[-1]
     variance = POOLED * pooled + OWN * by_row + BASELINE * reference
-    for own in (by_row, reference):
-        variance = variance + EXCESS * np.maximum(own - UNUSUAL * pooled, 0.0)
+    variance += OWN_EXCESS * np.maximum(by_row - OWN_USUAL * pooled, 0.0)
+    variance += BASELINE_EXCESS * np.maximum(reference - BASELINE_USUAL * pooled, 0.0)
     if len(counts) == 1:
         # Without other rows, all three are the same.
         variance = by_row
@@ -286,115 +288,161 @@ def variances(differences: Array, present: Array) -> Variances:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Which results a look at a family of rows has, and what it may spend.
+
+    Attributes:
+        present: shape (rows, seeds): whether a row has a result at a seed. The rows of
+            the family come first; the others only tell of the noise.
+        baseline: the same of the baseline, shape (seeds,).
+        tested: shape (family,): whether a row is tested. The other rows of the family
+            count as if they had all seeds: they have no results yet, or got no further
+            seeds because of what they showed.
+        level: the probability of an error in all looks up to this one.
+    """
+
+    present: Array
+    baseline: Array
+    tested: Array
+    level: float
+
+
+@dataclass(frozen=True)
 class Null:
-    """The largest absolute score of all rows in simulated studies without effects.
+    """The largest absolute score of a family in simulated studies without effects.
 
     Attributes:
         largest: sorted scores, shape (draws,), each the largest of its rank under any
-            noise. Empty for a single row, whose score is Student's t.
+            noise; infinite where an earlier look was wrong. Empty for a single row at
+            its first look, whose score is Student's t.
         freedom: the degrees of freedom of a single row.
-        rows: the number of rows that are simulated.
+        share: what share of the level a single row has.
+        more: how many times more rows there are than were simulated.
     """
 
     largest: Array
     freedom: int
-    rows: int = 1
+    share: float
+    more: float = 1.0
 
     @property
     def is_exact(self) -> bool:
-        """Whether there is a single row, so that no simulation is needed."""
+        """Whether no simulation is needed."""
         return len(self.largest) == 0
 
-    def p(self, score: float, rows: int) -> float:
-        """Returns the p value of the largest absolute score of so many rows."""
+    def p(self, score: float) -> float:
+        """Returns the p value of a score, for all rows and looks."""
         if self.is_exact:
-            return min(1.0, 2 * rows * self._tail(abs(score)))
-        return self._p_of_largest(abs(score), rows)
+            tail = float(student.probability(self.freedom, -abs(score)))
+            return min(1.0, 2 * tail / self.share)
+        return self._p_of_largest(abs(score))
 
-    def p_above(self, score: float, rows: int) -> float:
-        """Returns the p value of the largest signed score of so many rows.
+    def p_above(self, score: float) -> float:
+        """Returns the p value of a signed score.
 
-        With several rows, it is that of the largest absolute score: true differences
-        can have both signs, and the common baseline then makes one of them large.
+        With several rows, it is that of the absolute score: true differences can have
+        both signs, and the common baseline then makes one of them large.
         """
         if self.is_exact:
-            return min(1.0, rows * self._tail(score))
-        return self._p_of_largest(score, rows)
+            tail = float(student.probability(self.freedom, -score))
+            return min(1.0, tail / self.share)
+        return self._p_of_largest(score)
 
-    def _tail(self, score: float) -> float:
-        return float(student.probability(self.freedom, -score))
+    def _p_of_largest(self, score: float) -> float:
+        # The study itself counts as one of the draws, so that no p value is 0 (Phipson
+        # and Smyth 2010).
+        above = len(self.largest) - int(np.searchsorted(self.largest, score)) + 1
+        return min(1.0, above / (len(self.largest) + 1) * self.more)
 
-    def _p_of_largest(self, score: float, rows: int) -> float:
-        # Bonferroni for more rows than are simulated.
-        return min(1.0, _share_above(self.largest, score) * rows / self.rows)
-
-    def quantile(self, level: float, rows: int) -> float:
+    def quantile(self, level: float) -> float:
         """Returns the absolute score whose p value is at most this level."""
-        level *= self.rows / rows
         if self.is_exact:
-            return float(student.quantile(self.freedom, 1 - level / 2))
+            return float(student.quantile(self.freedom, 1 - level * self.share / 2))
         # As many draws as may be at or above the score.
-        above = int(level * (len(self.largest) + 1)) - 1
+        above = int(level / self.more * (len(self.largest) + 1)) - 1
         if above < 0:
             return math.inf
         return math.nextafter(float(self.largest[-1 - above]), math.inf)
 
 
-def _share_above(scores: Array, score: float) -> float:
-    """Returns the share of draws at or above a score, under the worst noise.
-
-    The study itself counts as one of the draws, so that no p value is 0 (Phipson and
-    Smyth 2010).
-    """
-    above = len(scores) - int(np.searchsorted(scores, score))
-    return (above + 1) / (len(scores) + 1)
-
-
 def null_of(
-    present: Array, tested: int | None = None, given_up: int = 0, extra: int = 0
+    looks: Sequence[Look], share: float = 1.0, cap: float | None = None
 ) -> Null:
-    """Returns the simulation for a pattern of seeds.
+    """Returns the simulation for the looks at a family, up to the last one.
 
     Args:
-        present: shape (rows, seeds).
-        tested: the number of rows that are tested, by default all.
-        given_up: the number of rows after them that got no further seeds at an earlier
-            look. They count as if they had all seeds. Further rows only tell of the
-            noise.
-        extra: the number of seeds that only the reference has.
+        looks: with the same rows and seeds each. A row has at least the seeds of the
+            look before.
+        share: what share of the level the family has.
+        cap: the same under the noises in which one row of the family is noisy. Only one
+            row of a study can be the noisy one, so families may share the rest: the sum
+            of their shares may be larger than 1.
     """
+    family = len(looks[0].tested)
+    last = looks[-1]
+    counts = last.present[:family].sum(axis=1)
     # The tested row with the fewest seeds comes first: it is the one with the larger
     # noise.
-    counts = present.sum(axis=1)
-    tested = len(counts) if tested is None else tested
-    number = np.arange(len(counts))
-    kind = (number >= tested).astype(int) + (number >= tested + given_up)
-    order = np.lexsort((counts, kind))[:MOST_ROWS]
-    simulated = present[order]
-    complete = tuple(map(int, np.flatnonzero(kind[order] == 1)))
+    rest = np.arange(family, len(last.present))
+    order = np.concatenate([np.lexsort((counts, ~last.tested)), rest])
+    simulated = min(family, MOST_ROWS)
+    order = np.concatenate([order[:simulated], order[family:]])[:MOST_ROWS]
+    rows = np.concatenate(
+        [np.concatenate([look.baseline[None], look.present[order]]) for look in looks]
+    )
     # Seeds of the same rows are alike. Patterns with their numbers name a simulation, so
     # that studies of equal shape share it.
-    seeds, repeats = np.unique(simulated, axis=1, return_counts=True)
-    patterns = tuple(tuple(map(bool, row)) for row in seeds)
-    return _simulated(patterns, tuple(map(int, repeats)), complete, extra)
+    patterns, repeats = np.unique(rows, axis=1, return_counts=True)
+    largest = _simulated(
+        tuple(tuple(map(bool, row)) for row in patterns),
+        tuple(map(int, repeats)),
+        tuple(tuple(map(bool, look.tested[order[:simulated]])) for look in looks),
+        tuple(look.level for look in looks),
+        share,
+        share if cap is None else cap,
+    )
+    return Null(
+        largest=largest,
+        freedom=int(counts.max()) - 1,
+        share=share,
+        more=family / simulated,
+    )
 
 
-# A simulation takes up to 8 MB.
-@lru_cache(maxsize=16)
+# A simulation takes less than a MB.
+@lru_cache(maxsize=64)
 def _simulated(
     patterns: tuple[tuple[bool, ...], ...],
     repeats: tuple[int, ...],
-    complete: tuple[int, ...],
-    extra: int,
-) -> Null:
-    present = np.repeat(np.array(patterns, dtype=bool), repeats, axis=1)
-    freedom = int(present.sum()) - len(present)
-    if len(present) == 1 and not extra:
-        return Null(largest=np.empty(0), freedom=freedom)
-    key = f"noise {revision()} {patterns} {repeats} {complete} {extra}"
-    largest = kept.array(key, lambda: _largest_scores(present, complete, extra))
+    tested: tuple[tuple[bool, ...], ...],
+    levels: tuple[float, ...],
+    share: float,
+    cap: float,
+) -> Array:
+    """Returns `Null.largest`; the arguments are what it depends on."""
+    number = len(tested)
+    every = np.repeat(np.array(patterns, dtype=bool), repeats, axis=1)
+    every = every.reshape(number, -1, every.shape[1])
+    looks = [
+        Look(
+            present=present[1:],
+            baseline=present[0],
+            tested=np.array(which, dtype=bool),
+            level=level,
+        )
+        for present, which, level in zip(every, tested, levels, strict=True)
+    ]
+    (first, *further) = looks
+    seeds = first.present.any(axis=0)
+    if not further and len(first.present) == 1 and not (first.baseline & ~seeds).any():
+        return np.empty(0)
+    # The levels of earlier looks decide which draws are left, and nothing else does.
+    key = (
+        f"looks {revision()} {patterns} {repeats} {tested} {levels[:-1]} {share} {cap}"
+    )
+    largest = kept.array(key, lambda: _largest_scores(looks, share, cap))
     # In double precision, as the scores that are looked up.
-    return Null(largest=largest.astype(np.float64), freedom=freedom, rows=len(present))
+    return largest.astype(np.float64)
 
 
 @cache_once
@@ -409,42 +457,63 @@ def revision(*more: str) -> str:
     return f"{code} numpy {np.__version__}"
 
 
-def _largest_scores(present: Array, complete: Sequence[int], extra: int) -> Array:
-    """Simulates studies without effects; returns `Null.largest` in single precision.
-
-    Args:
-        complete: rows whose scores are those that they have with all seeds.
-        extra: the number of seeds that only the reference has.
-    """
-    rows, seeds = present.shape
-    seeds += extra
+def _largest_scores(looks: Sequence[Look], share: float, cap: float) -> Array:
+    """Simulates studies without effects; returns `Null.largest` in single precision."""
+    rows, seeds = looks[0].present.shape
     size = (rows + 1) * seeds
     draws = int(np.clip(MOST_NUMBERS // size, LEAST_DRAWS, DRAWS))
     # In parts that fit into the cache of a processor.
     part = max(1, min(draws, 400_000 // size))
+    # Where all rows have the same noise, a family of one row is as good as another one
+    # with the same seeds.
+    alike = np.zeros(rows, dtype=bool)
+    alike[0] = True
+    if len(looks[0].tested) == 1:
+        alike = np.all(
+            [(look.present == look.present[0]).all(axis=1) for look in looks], axis=0
+        )
     # The same draws every time: a p value does not change when it is computed again.
     generator = np.random.default_rng(0)
-    largest = []
+    parts: list[list[Array]] = [[] for _ in NOISES]
     for start in range(0, draws, part):
         number = min(part, draws - start)
         values = generator.standard_normal((number, rows + 1, seeds))
         spread = generator.standard_normal((number, rows + 1, 1))
-        scores = np.empty((len(NOISES), number))
-        for noise, of_noise in zip(NOISES, scores, strict=True):
+        for noise, of_noise in zip(NOISES, parts, strict=True):
             drawn = _drawn(values, spread, noise)
-            of_rows = np.abs(_scores(drawn, present))
-            if complete:
-                full = _scores(drawn, np.ones_like(present))
-                of_rows[:, complete] = np.abs(full[:, complete])
-            of_noise[:] = of_rows.max(axis=-1)
-        largest.append(scores)
-    return _worst(np.concatenate(largest, axis=1)).astype(np.float32)
+            only = alike if noise.row == 1 else alike & (np.arange(rows) == 0)
+            of_noise.append(np.stack([_largest(drawn, look, only) for look in looks]))
+    scores = [np.concatenate(part_of_noise, axis=1) for part_of_noise in parts]
+    allowed = [noise.allowed * (cap if noise.row > 1 else share) for noise in NOISES]
+    # What an earlier look finds is wrong already, whatever this one shows.
+    wrong = [np.zeros(of_noise.shape[1], dtype=bool) for of_noise in scores]
+    for number, look in enumerate(looks[:-1]):
+        limit = Null(_left(scores, wrong, number, allowed), 0, share).quantile(
+            look.level
+        )
+        for before, found in zip(wrong, scores, strict=True):
+            before |= found[number] >= limit
+    return _left(scores, wrong, len(looks) - 1, allowed).astype(np.float32)
+
+
+def _left(
+    scores: Sequence[Array],
+    wrong: Sequence[Array],
+    look: int,
+    allowed: Sequence[float],
+) -> Array:
+    """Returns the sorted scores of a look; infinite where an earlier one was wrong."""
+    left = [
+        np.where(before, np.inf, found[look])
+        for before, found in zip(wrong, scores, strict=True)
+    ]
+    return _worst(left, allowed)
 
 
 def _drawn(values: Array, spread: Array, noise: Noise) -> Array:
     """Returns simulated results, shape (draws, rows + 1, seeds), the baseline first.
 
-    The one noisy row is that with the fewest seeds, whose own variance is known least.
+    The one noisy row is the first one.
 
     Args:
         values: standard normal, of the same shape.
@@ -457,33 +526,74 @@ def _drawn(values: Array, spread: Array, noise: Noise) -> Array:
     return drawn
 
 
-def _scores(drawn: Array, present: Array) -> Array:
-    """Returns scores, shape (draws, rows)."""
-    seeds = present.shape[1]
-    base = drawn[:, 0]
-    extra = None
-    if base.shape[1] > seeds:
-        extra = Extra(shared=base[:, :seeds], more=base[:, seeds:])
-    differences = drawn[:, 1:, :seeds] - base[:, None, :seeds]
-    return standardise(differences, present, extra).score
-
-
-def _worst(scores: Array) -> Array:
-    """Returns sorted scores, each the largest of its rank under any noise.
-
-    Under a noise that allows a multiple of the level, a score has the rank of that
-    multiple.
+def _largest(drawn: Array, look: Look, alike: Array) -> Array:
+    """Returns the largest absolute score of the family at a look, shape (draws,).
 
     Args:
-        scores: shape (noises, draws).
+        alike: for a family of one row, the rows that are as good as it. Each has a
+            score for each draw.
     """
-    scores = np.sort(scores, axis=1)[:, ::-1]
-    draws = scores.shape[1]
-    ranks = np.arange(draws)
+    if len(look.tested) == 1 and look.tested[0]:
+        scores = _scores(drawn, look.present, look.baseline)
+        return np.abs(scores[:, alike]).ravel()
+    tested = np.flatnonzero(look.tested)
+    largest = np.zeros(len(drawn))
+    if len(tested):
+        scores = _scores(drawn, look.present, look.baseline)
+        largest = np.abs(scores[:, tested]).max(axis=1)
+    counted = np.flatnonzero(~look.tested)
+    if len(counted):
+        seeds = look.present.any(axis=0)
+        full = np.broadcast_to(seeds, look.present.shape)
+        scores = _scores(drawn, full, look.baseline)
+        largest = np.maximum(largest, np.abs(scores[:, counted]).max(axis=1))
+    return largest
+
+
+def _scores(drawn: Array, present: Array, baseline: Array) -> Array:
+    """Returns scores, shape (draws, rows); 0 for a row with fewer than two seeds."""
+    rows = present.sum(axis=1) > 1
+    scores = np.zeros((len(drawn), len(present)))
+    scores[:, rows] = _standardised(drawn, present, baseline).score
+    return scores
+
+
+def scores_of(drawn: Array, look: Look) -> Standardised:
+    """Returns simulated results as they are seen at a look, at which all rows have seeds.
+
+    Args:
+        drawn: shape (draws, rows + 1, seeds), the baseline first.
+    """
+    return _standardised(drawn, look.present, look.baseline)
+
+
+def _standardised(drawn: Array, present: Array, baseline: Array) -> Standardised:
+    rows = present.sum(axis=1) > 1
+    seeds = present[rows].any(axis=0)
+    base = drawn[:, 0]
+    extra = None
+    if (baseline & ~seeds).any():
+        extra = Extra(shared=base[:, seeds], more=base[:, baseline & ~seeds])
+    differences = drawn[:, 1:][:, rows][..., seeds] - base[:, None, seeds]
+    return standardise(differences, present[rows][:, seeds], extra)
+
+
+def _worst(scores: Sequence[Array], allowed: Sequence[float]) -> Array:
+    """Returns sorted scores, each the largest of its rank under any noise.
+
+    Args:
+        scores: those under each noise, shape (draws,).
+        allowed: the level under each noise, as a multiple of the level.
+    """
+    draws = max(map(len, scores))
+    shares = np.arange(1, draws + 1) / draws
     worst = np.zeros(draws)
-    for noise, of_noise in zip(NOISES, scores, strict=True):
-        rank = np.minimum((ranks + 1) * noise.allowed, draws).astype(int) - 1
-        worst = np.maximum(worst, of_noise[rank])
+    for multiple, of_noise in zip(allowed, scores, strict=True):
+        falling = np.sort(of_noise)[::-1]
+        rank = (shares * multiple * len(falling) + 1e-9).astype(int)
+        # Without a rank, no draw may be above the score.
+        limit = np.where(rank > 0, falling[np.clip(rank, 1, len(falling)) - 1], np.inf)
+        worst = np.maximum(worst, limit)
     return worst[::-1]
 
 
@@ -492,10 +602,10 @@ class RowTest:
     """What the simulation shows of the difference of a row.
 
     Attributes:
-        mean, low, high: the mean difference and its interval.
+        mean, low, high: the mean difference and its interval, for all rows and looks.
         error: the standard error of the mean.
         p: p value against no difference, of this row alone, by Student's t.
-        p_adjusted: the same, adjusted for all rows.
+        p_adjusted: the same, adjusted for all rows and looks.
         p_same: p value against a difference of at least the margin, adjusted.
     """
 
@@ -510,143 +620,130 @@ class RowTest:
 
 @dataclass(frozen=True)
 class Family:
-    """The rows of a study, compared with one reference.
+    """The rows of a family at a look, compared with one baseline.
 
     Attributes:
-        found: their standardised differences.
-        counts: the number of seeds of each row.
-        null: the simulation for this pattern of seeds.
-        planned: the number of rows that are tested for a difference in all, with those
-            that are not in this family.
-        planned_same: the same for rows that are tested for no difference.
-        tested: the number of rows that are tested.
-        given_up: the number of rows after them that got no further seeds at an earlier
-            look. They count as if they had all seeds. Further rows only tell of the
-            noise.
+        found: their standardised differences; those of rows without a test are last.
+        rows: the numbers of the tested rows.
+        counts: the number of seeds of each row in `found`.
+        null: the simulation.
+        level: the probability of an error up to this look.
+        size: the number of rows of the family, with those that are not tested.
+        share, cap: see `null_of`.
     """
 
     found: Standardised
+    rows: tuple[int, ...]
     counts: tuple[int, ...]
     null: Null
-    planned: int
-    planned_same: int
-    tested: int
-    given_up: int = 0
+    level: float
+    size: int
+    share: float
+    cap: float | None
 
     @property
     def pooled_freedom(self) -> int:
         """Degrees of freedom of the pooled variance."""
         return sum(self.counts) - len(self.counts)
 
-    def freedom(self, row: int) -> float:
-        """Returns the degrees of freedom of a row's variance (Satterthwaite 1946)."""
-        degrees = float(self.found.freedom[row])
+    def freedom(self, place: int) -> float:
+        """Returns the degrees of freedom of a row's variance (Satterthwaite 1946).
+
+        Args:
+            place: that of the row in `rows`.
+        """
+        degrees = float(self.found.freedom[place])
         if len(self.counts) == 1:
             return degrees
         return 1 / (POOLED**2 / self.pooled_freedom + (OWN**2 + BASELINE**2) / degrees)
 
-    @property
-    def _rows(self) -> int:
-        return self.tested + self.given_up
+    def tests(self, margin: float, level: float | None = None) -> list[RowTest | None]:
+        """Returns the test of each row in `rows`; None if it has no noise.
 
-    def quantile(self, level: float) -> float:
-        """Returns how many standard errors a difference must have at this level."""
-        return self.null.quantile(level * self._rows / self.planned, self._rows)
-
-    def tests(self, margin: float, level: float) -> list[RowTest | None]:
-        """Returns the test of each row; None if it has no noise.
-
-        All intervals of the family together contain the true differences with a
-        probability of 1 minus the level. An interval excludes 0 exactly if the p value
-        of the row is below the level.
+        All intervals of the family, at all of its looks, contain the true differences
+        with a probability of 1 minus the level. An interval excludes 0 exactly if the
+        adjusted p value is below the level.
 
         Args:
             margin: the least difference that matters.
-            level: that of the intervals, all together.
+            level: that of the intervals; by default the level of the look.
         """
         found = self.found
-        quantile = self.quantile(level)
+        quantile = self.null.quantile(self.level if level is None else level)
         tests: list[RowTest | None] = []
-        for row in range(self.tested):
-            mean, error = float(found.mean[row]), float(found.error[row])
+        for place in range(len(self.rows)):
+            mean, error = float(found.mean[place]), float(found.error[place])
             if error == 0:
                 tests.append(None)
                 continue
             # The smaller of two one-sided tests decides (Schuirmann 1987).
             within = (margin - abs(mean)) / error
-            differs = self.null.p(mean / error, self._rows)
-            same = self.null.p_above(within, self._rows)
-            own = -abs(mean) / error
+            own = student.probability(self.freedom(place), -abs(mean) / error)
             test = RowTest(
                 mean=mean,
                 low=mean - quantile * error,
                 high=mean + quantile * error,
                 error=error,
-                p=2 * float(student.probability(self.freedom(row), own)),
-                # Bonferroni for the rows that are not in this family.
-                p_adjusted=min(1.0, differs * self.planned / self._rows),
-                p_same=min(1.0, same * self.planned_same / self._rows),
+                p=2 * float(own),
+                p_adjusted=self.null.p(mean / error),
+                p_same=self.null.p_above(within),
             )
             tests.append(test)
         return tests
 
 
 def family_of(
-    baseline: Array,
-    rows: Array,
-    planned: int,
-    planned_same: int | None = None,
-    others: Array | None = None,
-    given_up: Array | None = None,
-    extra: Sequence[float] = (),
+    values: Array, looks: Sequence[Look], share: float = 1.0, cap: float | None = None
 ) -> Family | None:
-    """Compares rows with a baseline, paired by seed.
+    """Compares the rows of a family with a baseline, paired by seed.
 
-    Returns None if there is no noise to measure: there is no row, or the differences of
-    each row are all equal.
+    Returns None if there is no noise to measure: no row is tested, or the differences
+    of each row are all equal.
 
     Args:
-        baseline: shape (seeds,).
-        rows: shape (rows, seeds); nan: the row has no value at that seed. Each row
-            shares at least two seeds with the baseline.
-        planned: the number of rows that are tested for a difference in all, with those
-            that have no values yet.
-        planned_same: the same for the test for no difference; by default `planned`.
-        others: rows that are not tested. Only their noise counts.
-        given_up: rows that got no further seeds at an earlier look.
-        extra: values of the baseline at seeds that no row has.
+        values: shape (rows + 1, seeds), the baseline first.
+        looks: those at the family so far. The last one says which values count.
+        share, cap: see `null_of`.
     """
-    if not len(rows):
+    look = looks[-1]
+    tested = np.flatnonzero(look.tested)
+    if not len(tested):
         return None
-    none = np.empty((0, len(baseline)))
-    given_up = none if given_up is None else given_up
-    others = none if others is None else others
-    values = np.concatenate([rows, given_up, others])
-    differences, present, dust = _differences(baseline, values)
+    counts = look.present.sum(axis=1)
+    others = np.setdiff1d(np.flatnonzero(counts > 1), tested)
+    order = np.concatenate([tested, others])
+    present = look.present[order]
+    seeds = present.any(axis=0)
+    present = present[:, seeds]
+    baseline = values[0, seeds]
+    rows = np.where(present, values[1:][order][:, seeds], np.nan)
+    differences, dust = rows - baseline, _dust(baseline, rows)
     # Squares of very large numbers have no float.
     scale = scale_of(differences[present])
     more = None
-    if extra:
-        more = Extra(shared=baseline, more=np.array(extra)).in_units_of(scale)
-    drawn = standardise(differences / scale, present, more)
-    exact = drawn.error <= dust / scale
-    if exact[: len(rows)].all():
+    if (look.baseline & ~seeds).any():
+        extra = values[0, look.baseline & ~seeds]
+        more = Extra(shared=baseline, more=extra).in_units_of(scale)
+    found = standardise(differences / scale, present, more)
+    exact = found.error <= dust / scale
+    if exact[: len(tested)].all():
         return None
-    drawn = replace(
-        drawn,
-        mean=drawn.mean * scale,
-        error=np.where(exact, 0.0, drawn.error * scale),
-        score=np.where(exact, 0.0, drawn.score),
-        sd=drawn.sd * scale,
+    found = replace(
+        found,
+        mean=found.mean * scale,
+        error=np.where(exact, 0.0, found.error * scale),
+        score=np.where(exact, 0.0, found.score),
+        sd=found.sd * scale,
     )
     return Family(
-        found=drawn,
-        counts=tuple(map(int, present.sum(axis=1))),
-        null=null_of(present, len(rows), len(given_up), len(extra)),
-        planned=planned,
-        planned_same=planned if planned_same is None else planned_same,
-        tested=len(rows),
-        given_up=len(given_up),
+        found=found,
+        rows=tuple(map(int, tested)),
+        counts=tuple(map(int, counts[order])),
+        null=null_of(looks, share, cap),
+        level=look.level,
+        size=len(look.tested),
+        share=share,
+        cap=cap,
     )
 
 
@@ -656,20 +753,22 @@ def pooled_sd(baseline: Array, rows: Array) -> float | None:
     Seeds are blocks. None if there is no noise to measure.
 
     Args:
-        baseline, rows: as for `family_of`.
+        baseline: shape (seeds,).
+        rows: shape (rows, seeds); nan: the row has no value at that seed. Each row has
+            at least two.
     """
     if not len(rows):
         return None
-    differences, present, dust = _differences(baseline, rows)
+    differences = rows - baseline
+    present = ~np.isnan(rows)
     scale = scale_of(differences[present])
     sd = scale * float(np.sqrt(variances(differences / scale, present).pooled / 2))
-    return sd if sd > dust else None
+    return sd if sd > _dust(baseline, rows) else None
 
 
-def _differences(baseline: Array, rows: Array) -> tuple[Array, Array, float]:
-    """Returns differences and which exist, shape (rows, seeds), and what is rounding.
-
-    Accuracies that are equal on paper differ in their last bits.
+def _dust(baseline: Array, rows: Array) -> float:
+    """Returns the spread that is rounding: accuracies that are equal on paper differ in
+    their last bits.
     """
     largest = max(float(np.nanmax(np.abs(rows))), float(np.abs(baseline).max()))
-    return rows - baseline, ~np.isnan(rows), ROUNDING * largest
+    return ROUNDING * largest

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ablate.statistics import student
+from ablate.statistics import spending, student
 from ablate.statistics.noise import Family, null_of
+from ablate.statistics.power import complete_look
 
 # The largest number of further seeds that is worth suggesting.
 MOST = 200
@@ -28,14 +29,17 @@ MOST_ROWS = 20
 Array = np.ndarray[Any, Any]
 
 
-def seeds_needed(family: Family, row: int, margin: float, level: float) -> int:
+def seeds_needed(family: Family, place: int, margin: float) -> int:
     """Returns the least number of further seeds that is enough.
 
     Enough is an even chance of a conclusive verdict. Returns one more than `MOST` if
     that many are not enough.
+
+    Args:
+        place: that of the row in `family.rows`.
     """
-    even = EVEN.get(family.counts[row], EVEN_WITH_MORE)
-    enough = np.flatnonzero(chances(family, row, margin, level) >= even)
+    even = EVEN.get(family.counts[place], EVEN_WITH_MORE)
+    enough = np.flatnonzero(chances(family, place, margin) >= even)
     if len(enough):
         return int(enough[0]) + 1
     return MOST + 1
@@ -71,7 +75,7 @@ def runs_needed(
     return MOST + 1
 
 
-def chances(family: Family, row: int, margin: float, level: float) -> Array:
+def chances(family: Family, place: int, margin: float) -> Array:
     """Returns the probability of a verdict after 1 to `MOST` further seeds.
 
     It simulates possible outcomes. Each draws a mean and a variance from their
@@ -80,14 +84,14 @@ def chances(family: Family, row: int, margin: float, level: float) -> Array:
     differences. Each outcome is tested as the study will be: whether the mean differs
     from 0 or stays within the margin. Equal arguments give equal numbers.
     """
-    n = family.counts[row]
+    n = family.counts[place]
     # In units of the standard deviation of a difference, as it is estimated now.
-    sd = float(family.found.error[row]) * math.sqrt(n)
-    means, errors = _futures(n, family.freedom(row))
-    distance = np.abs(means + float(family.found.mean[row]) / sd)
-    differs, same = _critical(family.tested, family.planned, level, n + 1, n + MOST)
+    sd = float(family.found.error[place]) * math.sqrt(n)
+    means, errors = _futures(n, family.freedom(place))
+    distance = np.abs(means + float(family.found.mean[place]) / sd)
+    limit = _critical(family.size, n, n + 1, n + MOST, family.share, family.cap)
     seeds: Array = (
-        (distance / errors > differs) | ((margin / sd - distance) / errors > same)
+        (distance / errors > limit) | ((margin / sd - distance) / errors > limit)
     ).mean(axis=0)
     return seeds
 
@@ -118,9 +122,7 @@ def _futures(n: int, freedom: float) -> tuple[Array, Array]:
     return means, errors
 
 
-def chance_at(
-    family: Family, row: int, margin: float, level: float, seeds: int
-) -> float:
+def chance_at(family: Family, place: int, margin: float, seeds: int) -> float:
     """Returns the probability of a verdict at a larger number of seeds.
 
     The noise of the row is taken to be as it is estimated now: `chances` also counts
@@ -128,56 +130,54 @@ def chance_at(
     The mean at that number is then a Student's t around the mean so far.
 
     Args:
-        level: of the test at that number.
+        place: that of the row in `family.rows`.
         seeds: the number, which is larger than the number so far.
     """
-    n = family.counts[row]
-    sd = float(family.found.error[row]) * math.sqrt(n)
-    mean = abs(float(family.found.mean[row]))
-    differs, same = (
-        float(score[0]) * sd / math.sqrt(seeds)
-        for score in _critical(family.tested, family.planned, level, seeds, seeds)
-    )
+    n = family.counts[place]
+    sd = float(family.found.error[place]) * math.sqrt(n)
+    mean = abs(float(family.found.mean[place]))
+    (score,) = _critical(family.size, n, seeds, seeds, family.share, family.cap)
+    limit = float(score) * sd / math.sqrt(seeds)
     spread = sd * math.sqrt(1 / n - 1 / seeds)
 
-    def below(limit: float) -> float:
-        degrees = family.freedom(row)
-        return float(student.probability(degrees, (limit - mean) / spread))
+    def below(value: float) -> float:
+        degrees = family.freedom(place)
+        return float(student.probability(degrees, (value - mean) / spread))
 
-    chance = 1 - below(differs) + below(-differs)
-    inside = margin - same
+    chance = 1 - below(limit) + below(-limit)
+    inside = margin - limit
     if inside > 0:
-        chance += below(min(inside, differs)) - below(-min(inside, differs))
+        chance += below(min(inside, limit)) - below(-min(inside, limit))
     return chance
 
 
 @lru_cache(maxsize=64)
 def _critical(
-    rows: int, planned: int, level: float, first: int, last: int
-) -> tuple[Array, Array]:
-    """Returns the scores that will give a verdict: a difference, and none.
+    rows: int, now: int, first: int, last: int, share: float, cap: float | None
+) -> Array:
+    """Returns the scores that will give a verdict, by the number of seeds.
 
-    Each is an array over the numbers of seeds from the first to the last. They are
-    simulated for a few numbers of seeds, in which all rows have equally many, and
-    interpolated between them.
+    They are an array over the numbers from the first to the last. They are simulated
+    for a few numbers of seeds, in which all rows have equally many, and interpolated
+    between them.
+
+    Args:
+        rows: the number of rows of the family.
+        now: the number of seeds at the present look.
     """
     size = np.arange(first, last + 1)
-    level = level * rows / planned
-    if rows == 1:
-        freedom = size - 1
-        return student.quantile(freedom, 1 - level / 2), student.quantile(
-            freedom, 1 - level
-        )
     simulated = min(rows, MOST_ROWS)
     # Scores are nearly straight lines over the reciprocal of the degrees of freedom.
     largest = max(size[0], min(size[-1], LARGEST_SIZE))
     known = np.unique(np.geomspace(size[0], largest, SIZES).round().astype(int))[::-1]
-    simulated_scores = [
-        null_of(np.ones((simulated, number), dtype=bool)).quantile(level, rows)
-        for number in known
-    ]
-    # A simulation has too few draws for a very small level.
-    by_bonferroni = student.quantile(rows * (known - 1), 1 - level / rows / 2)
-    scores = np.where(np.isfinite(simulated_scores), simulated_scores, by_bonferroni)
-    score = np.interp(1 / (size - 1), 1 / (known - 1), scores)
-    return score, score
+    scores = []
+    for number in map(int, known):
+        looks = [complete_look(simulated, each, number) for each in (now, number)]
+        level = spending.spent(number) * simulated / rows
+        found = null_of(looks, share, cap).quantile(level)
+        if not math.isfinite(found):
+            # A simulation has too few draws for a very small level.
+            tail = (level - spending.spent(now) * simulated / rows) * share / rows / 2
+            found = float(student.quantile(rows * (number - 1), 1 - tail))
+        scores.append(found)
+    return np.interp(1 / (size - 1), 1 / (known - 1), scores)

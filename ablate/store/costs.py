@@ -10,8 +10,8 @@ from sqlalchemy import Engine, func, select
 from ablate.budget import Used
 from ablate.records import Cost
 from ablate.records.stored import DeviceCosts
-from ablate.store.comparisons import without_split
 from ablate.store.database import patient
+from ablate.store.declarations import without_split
 from ablate.store.results import COSTS
 from ablate.store.sql_tables import (
     all_cell_trials,

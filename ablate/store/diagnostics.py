@@ -11,8 +11,8 @@ from sqlalchemy import Engine, func, select
 from ablate.errors import UnknownName, unknown
 from ablate.records import Measurement, Status
 from ablate.records.stored import LayerValue
-from ablate.store.comparisons import CHUNK
 from ablate.store.database import patient
+from ablate.store.declarations import CHUNK
 from ablate.store.sql_tables import (
     cell_trials,
     cells,

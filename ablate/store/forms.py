@@ -47,11 +47,6 @@ def is_sources(value: Any) -> bool:
     return isinstance(value, list) and all(source in SOURCES for source in value)
 
 
-def is_earlier(value: Any) -> bool:
-    """Whether a value lists pairs of a study's number and a row's."""
-    return isinstance(value, list) and all(map(_is_pair, value))
-
-
 def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and [type(part) for part in value] == [int, int]
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from ablate.errors import StoreError
 from ablate.records import WITH_RESULT, Status
-from ablate.store.lineages import lower_levels
+from ablate.store.declarations import group_of, regroup
 from ablate.store.plans import CHUNK, free_view, insert_all, key_of
 from ablate.store.sql_tables import (
     architectures,
@@ -80,7 +80,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
     theirs = {
         row["name"]: dict(row) for row in source.execute(select(studies)).mappings()
     }
-    chosen = _with_earlier(source, theirs, names)
+    chosen = _with_earlier(theirs, names)
     target_studies = {
         row["name"]: dict(row) for row in target.execute(select(studies)).mappings()
     }
@@ -117,7 +117,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
             study_id = places[study["id"]] = target_studies[study["name"]]["id"]
             rows_of = _study_rows(source, study["id"])
             _add_to_study(target, study_id, rows_of, tuned=_is_tuned(study))
-            _take_lower_level(target, target_studies[study["name"]], study)
+            _take_generation(target, target_studies[study["name"]], study)
             # What follows from the choices of both stores is left to the next run.
             if study["finished_at"] and not _is_tuned(study):
                 target.execute(
@@ -126,8 +126,7 @@ def merge(source: Connection, target: Connection, names: Sequence[str]) -> Merge
                     .values(finished_at=study["finished_at"])
                 )
     _attempts(source, target, taken, places)
-    _translate(target, [places[study["id"]] for study, _ in new], places)
-    lower_levels(target, [places[study["id"]] for study, _ in new])
+    regroup(target, [places[study["id"]] for study, _ in new])
     return Merged(tuple(study["name"] for study, _ in new), len(taken), known)
 
 
@@ -178,7 +177,8 @@ def _put_study(
     # Not the name that the other store gives: it becomes part of a statement.
     view = free_view(target, study["name"])
     values = {key: value for key, value in study.items() if key != "id"} | {
-        "results_view": view
+        "results_view": view,
+        "group_id": None,
     }
     number = key_of(target.execute(insert(studies).values(**values)))
     _put_cells(target, number, rows_of["cells"], rows_of)
@@ -187,63 +187,32 @@ def _put_study(
 
 
 def _with_earlier(
-    source: Connection, theirs: Mapping[str, dict[str, Any]], names: Sequence[str]
+    theirs: Mapping[str, dict[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Returns the studies with these names, and the earlier ones that they refer to.
+    """Returns the studies with these names, and the earlier ones of their groups.
 
     All studies if there are no names.
     """
-    by_number = {study["id"]: study for study in theirs.values()}
-    left = [theirs[name]["id"] for name in names or theirs]
-    chosen: dict[int, dict[str, Any]] = {}
-    while left:
-        number = left.pop(0)
-        if number in chosen or number not in by_number:
-            continue
-        chosen[number] = by_number[number]
-        references = select(cells.c.earlier).where(cells.c.study_id == number)
-        for pairs in source.execute(references).scalars():
-            left += [study for study, _ in pairs]
-    return list(chosen.values())
+    chosen = [theirs[name] for name in names or theirs]
+    numbers = {study["id"] for study in chosen}
+    for study in theirs.values():
+        is_earlier = any(
+            group_of(study) == group_of(other)
+            and study["created_at"] < other["created_at"]
+            for other in chosen
+        )
+        if is_earlier and study["id"] not in numbers:
+            chosen = [*chosen, study]
+    return chosen
 
 
-def _take_lower_level(
+def _take_generation(
     target: Connection, here: Mapping[str, Any], there: Mapping[str, Any]
 ) -> None:
-    """Gives a study that both stores have the lower one of its levels."""
-    target.execute(
-        update(studies)
-        .where(studies.c.id == here["id"])
-        .values(
-            generation=max(here["generation"], there["generation"]),
-            level=min(here["level"], there["level"]),
-            left_out=max(here["left_out"], there["left_out"]),
-        )
-    )
-
-
-def _translate(
-    target: Connection, imported: Sequence[int], places: Mapping[int, int]
-) -> None:
-    """Gives references between imported studies the numbers that they have here."""
-    for study in imported:
-        of_study = studies.c.id == study
-        lineage = target.execute(select(studies.c.lineage).where(of_study)).scalar()
-        here = None if lineage is None else places.get(lineage)
-        target.execute(update(studies).where(of_study).values(lineage=here))
-        rows = target.execute(
-            select(cells.c.id, cells.c.earlier).where(cells.c.study_id == study)
-        )
-        for row in rows.all():
-            if row.earlier:
-                pairs = [
-                    [places[number], other]
-                    for number, other in row.earlier
-                    if number in places
-                ]
-                target.execute(
-                    update(cells).where(cells.c.id == row.id).values(earlier=pairs)
-                )
+    """Gives a study that both stores have the larger number of its generations."""
+    number = max(here["generation"], there["generation"])
+    of_study = studies.c.id == here["id"]
+    target.execute(update(studies).where(of_study).values(generation=number))
 
 
 def _put_cells(

@@ -28,7 +28,7 @@ from ablate.own import registry
 from ablate.records import (
     VARIED,
     Cell,
-    RowStanding,
+    Comparison,
     Space,
     Status,
     Trial,
@@ -37,9 +37,13 @@ from ablate.records import (
 )
 from ablate.records.plain import to_data
 from ablate.store import views
-from ablate.store.comparisons import key_of_trial
-from ablate.store.lineage import History
-from ablate.store.lineages import Declaration, added, refuse_other_study, standings_of
+from ablate.store.declarations import (
+    Declaration,
+    comparisons_of,
+    join_groups,
+    key_of_trial,
+    refuse_other_study,
+)
 from ablate.store.moment import now
 from ablate.store.sql_tables import (
     architectures,
@@ -76,7 +80,6 @@ def put_study(
     If it becomes a new generation, the one before gets a name of its own, as `mine@1`.
     """
     refuse_other_study(connection, space, file)
-    generation = declaration.generation
     values = {
         "question": space.claim.question,
         "expect": space.claim.expect,
@@ -92,16 +95,16 @@ def put_study(
     }
     placed = {
         "created_at": declaration.moment,
-        "generation": generation.number,
-        "lineage": generation.lineage,
-        "level": generation.level,
-        "left_out": generation.left_out,
+        "generation": declaration.before.generation,
+        "group_id": None,
     }
     if declaration.study is not None:
         if not declaration.is_same:
             values |= placed
         of_study = studies.c.id == declaration.study
         connection.execute(update(studies).where(of_study).values(**values))
+        if not declaration.is_same:
+            join_groups(connection, declaration.study, declaration.groups)
         return declaration.study
     if declaration.retired is not None:
         _retire(connection, declaration.retired)
@@ -113,7 +116,9 @@ def put_study(
             **placed,
         )
     )
-    return key_of(made)
+    study = key_of(made)
+    join_groups(connection, study, declaration.groups)
+    return study
 
 
 def _retire(connection: Connection, study: int) -> None:
@@ -151,7 +156,7 @@ def put_cells(
     begun: Collection[str] = (),
     *,
     fresh: Collection[int] = (),
-    standings: Mapping[int, RowStanding] | None = None,
+    compared: Mapping[int, Comparison] | None = None,
 ) -> None:
     """Stores cells that are not stored yet, with their architectures and trials.
 
@@ -162,7 +167,7 @@ def put_cells(
             in this run.
         rest: what happens to the study's other cells; see `Rest`.
         fresh: the seeds on which a search confirms its best cells.
-        standings: the standing of each row; a cell that is stored and not among them
+        compared: the comparison of each row; a cell that is stored and not among them
             keeps its own.
     """
     rows = connection.execute(
@@ -180,8 +185,8 @@ def put_cells(
         # within a study.
         changed += [number for number in stored if number not in digests]
     new = [cell for cell in planned if stored.get(cell.index) != digests[cell.index]]
-    kept = standings_of(connection, study)
-    kept.update(standings or {})
+    kept = comparisons_of(connection, study)
+    kept.update(compared or {})
     for start in range(0, len(changed), CHUNK):
         gone = cells.c.number.in_(changed[start : start + CHUNK])
         connection.execute(delete(cells).where(cells.c.study_id == study, gone))
@@ -201,49 +206,16 @@ def put_cells(
     _cells(connection, study, new, digests, kept, fresh)
 
 
-def put_standings(
-    connection: Connection, study: int, standings: Mapping[int, RowStanding]
+def put_comparisons(
+    connection: Connection, study: int, compared: Mapping[int, Comparison]
 ) -> None:
-    """Stores the standing of rows that are stored."""
-    for number, row in standings.items():
+    """Stores what is known of rows that are stored."""
+    for number, row in compared.items():
         connection.execute(
             update(cells)
             .where(cells.c.study_id == study, cells.c.number == number)
-            .values(standing=row.standing, earlier=_pairs(row))
+            .values(standing=row.standing, repeats=row.repeats)
         )
-
-
-def _pairs(row: RowStanding) -> list[list[int]]:
-    """Returns the earlier studies of a row as their column has them."""
-    return [list(pair) for pair in row.earlier]
-
-
-def put_added(
-    connection: Connection,
-    study: int,
-    space: Space,
-    new: Sequence[Cell],
-    earlier: dict[int, History],
-) -> dict[int, RowStanding]:
-    """Returns the standing of cells that a search adds to its study.
-
-    If they were compared before, the study gets the level that follows.
-
-    Args:
-        earlier: as for `lineages.added`.
-    """
-    generation = added(connection, space, study, new, earlier)
-    if generation is None:
-        return {}
-    values: dict[str, Any] = {
-        "level": generation.level,
-        "left_out": generation.left_out,
-    }
-    if generation.lineage is not None:
-        values["lineage"] = generation.lineage
-    lower = (studies.c.id == study) & (studies.c.level > generation.level)
-    connection.execute(update(studies).where(lower).values(**values))
-    return dict(generation.rows)
 
 
 def _digest(cell: Cell) -> str:
@@ -346,15 +318,21 @@ def _chose(cell: Cell, fresh: Collection[int]) -> set[int]:
     return seeds.difference(fresh) if is_confirmed else set()
 
 
+def _key(cell: Cell) -> str:
+    if cell.base is not None:
+        return key_of_trial(cell.base)
+    return key_of_trial(cell.trials[0]) if cell.trials else ""
+
+
 def _cells(
     connection: Connection,
     study: int,
     new: Sequence[Cell],
     digests: Mapping[int, str],
-    standings: Mapping[int, RowStanding],
+    compared: Mapping[int, Comparison],
     fresh: Collection[int],
 ) -> None:
-    tested = RowStanding()
+    tested = Comparison()
     rows = (
         {
             "study_id": study,
@@ -367,9 +345,9 @@ def _cells(
             "control_of": cell.control_of,
             "note": cell.note,
             "digest": digests[cell.index],
-            "standing": standings.get(cell.index, tested).standing,
-            "earlier": _pairs(standings.get(cell.index, tested)),
-            "key": key_of_trial(cell.base) if cell.base else "",
+            "standing": compared.get(cell.index, tested).standing,
+            "repeats": compared.get(cell.index, tested).repeats,
+            "key": _key(cell),
         }
         for cell in new
     )

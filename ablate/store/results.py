@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -13,18 +14,19 @@ from sqlalchemy import Connection, func, select
 
 from ablate.records import (
     VARIED,
+    Before,
     CellResult,
+    Comparison,
     Cost,
-    Generation,
     Level,
     Looks,
     Metric,
     Seeds,
+    Standing,
     Status,
     StudyResults,
 )
-from ablate.store.comparisons import fresh_seeds
-from ablate.store.lineages import standing_of
+from ablate.store.declarations import fresh_seeds, group_of
 from ablate.store.rows import check_complete, check_metric, check_rows
 from ablate.store.space_data import (
     across_of,
@@ -48,7 +50,7 @@ from ablate.store.sql_tables import (
 
 COSTS = tuple(field.name for field in fields(Cost))
 # What a study always has.
-NEEDED = ("created_at", "generation", "level", "metric", "direction")
+NEEDED = ("created_at", "generation", "metric", "direction")
 
 
 def final_values(
@@ -95,16 +97,16 @@ class _Ended(NamedTuple):
 
 def read_results(
     connection: Connection,
-    study: Mapping[str, Any],
-    read: dict[int, StudyResults] | None = None,
+    study: Any,
+    *,
+    alone: bool = False,
 ) -> StudyResults:
-    """Returns the results of a study, and those of earlier ones that compare the same.
+    """Returns the results of a study, and those of the earlier ones of its group.
 
     Args:
         study: its row in the table `studies`.
-        read: the earlier studies that are read already; the others are added to it.
+        alone: without the earlier ones.
     """
-    read = {} if read is None else read
     name = study["name"]
     check_complete(name, "the study", [itemgetter(*NEEDED)(study)])
     of_study = cells.c.study_id == study["id"]
@@ -159,14 +161,18 @@ def read_results(
     )
     if space.get("tune"):
         cell_results = _with_choices(connection, study["id"], rows, cell_results, space)
-    generation = Generation(
-        number=study["generation"],
-        level=study["level"],
-        left_out=study["left_out"],
-        lineage=study["lineage"],
+    earlier = () if alone else earlier_studies(connection, study)
+    before = Before(
+        generation=study["generation"],
         rows={
-            row["number"]: standing_of(row["standing"], row["earlier"]) for row in rows
+            row["number"]: Comparison(
+                standing=Standing(row["standing"]),
+                key=row["key"],
+                repeats=row["repeats"],
+            )
+            for row in rows
         },
+        studies=earlier,
     )
     return StudyResults(
         name=name,
@@ -179,10 +185,10 @@ def read_results(
         document=study["document"],
         factors=tuple(dict.fromkeys(factor for _, factor, _, _ in of_cells)),
         cells=cell_results,
-        generation=generation,
-        primary=generation.primary(tuple(space.get("primary") or ())),
+        before=before,
+        # Those that are named after results have no effect.
+        primary=() if earlier else tuple(space.get("primary") or ()),
         looks=_looks(space),
-        earlier=_earlier(connection, study, generation, read),
         searching=bool(space.get("strategy")) and study["finished_at"] is None,
         confirmation_seeds=tuple(sorted(fresh)),
         baseline_seeds=space.get("baseline_seeds"),
@@ -238,22 +244,37 @@ def _looks(space: Mapping[str, Any]) -> Looks | None:
     return Looks(first=looks["first"], most=looks["most"], step=looks["step"])
 
 
-def _earlier(
+def earlier_studies(
+    connection: Connection, study: Mapping[str, Any]
+) -> tuple[StudyResults, ...]:
+    """Returns the results of the studies of a group that were declared before one."""
+    return studies_of_groups(connection, (group_of(study),), study["created_at"])
+
+
+def studies_of_groups(
     connection: Connection,
-    study: Mapping[str, Any],
-    generation: Generation,
-    read: dict[int, StudyResults],
-) -> dict[int, StudyResults]:
-    """Returns the earlier studies that rows of a study refer to, by their numbers."""
-    numbers = {number for row in generation.rows.values() for number, _ in row.earlier}
-    # A reference to a later study would never end.
-    query = select(studies).where(
-        studies.c.id.in_(numbers), studies.c.created_at < study["created_at"]
+    groups: Sequence[int],
+    before: datetime,
+    *,
+    without: int | None = None,
+) -> tuple[StudyResults, ...]:
+    """Returns the results of the studies of groups, in the order of their declarations.
+
+    Args:
+        before: only those that were declared before this time.
+        without: a study that is left out.
+    """
+    query = (
+        select(studies)
+        .where(
+            func.coalesce(studies.c.group_id, studies.c.id).in_(groups),
+            studies.c.created_at < before,
+            studies.c.id.is_distinct_from(without),
+        )
+        .order_by(studies.c.created_at, studies.c.id)
     )
-    for row in connection.execute(query).mappings().all():
-        if row["id"] not in read:
-            read[row["id"]] = read_results(connection, dict(row), read)
-    return {number: read[number] for number in numbers if number in read}
+    rows = connection.execute(query).mappings().all()
+    return tuple(read_results(connection, dict(row), alone=True) for row in rows)
 
 
 def _trials(

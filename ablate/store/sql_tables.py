@@ -151,20 +151,10 @@ studies = Table(
         comment="hash of what is compared",
     ),
     column(
-        "lineage",
+        "group_id",
         Integer,
         nullable=True,
-        comment="first study of those with the same comparisons; NULL: this one",
-    ),
-    column(
-        "level",
-        Float,
-        comment="probability of a false verdict that the study may use",
-    ),
-    column(
-        "left_out",
-        Integer,
-        comment="comparisons of earlier studies that count in its p values",
+        comment="a study of those that are compared on the same seeds; NULL: this one",
     ),
     column("created_at", DateTime, comment="when it was declared, in UTC"),
     column("updated_at", DateTime),
@@ -252,17 +242,17 @@ cells = Table(
     column(
         "standing",
         String(16, tuple(Standing)),
-        comment="what the study may say of the row: tested, shown or a reason why not",
-    ),
-    column(
-        "earlier",
-        JSON(forms.is_earlier, "a list of studies and rows"),
-        comment="earlier studies that compare the same, each with its row",
+        comment="what the study may say of the row: tested, or a reason why not",
     ),
     column(
         "key",
         String(20),
-        comment="what identifies a row that chooses its setting; empty: its trials do",
+        comment="what identifies its trials beside their seeds; empty: it has none",
+    ),
+    column(
+        "repeats",
+        Integer,
+        comment="number of groups that test the same comparison on other seeds",
     ),
     UniqueConstraint("study_id", "number"),
 )

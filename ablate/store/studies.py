@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -41,9 +41,9 @@ from ablate.records import (
 from ablate.records.stored import TriedSetting
 from ablate.store.correct_images import images_of
 from ablate.store.database import clock, file_of, patient
-from ablate.store.lineages import Declaration, declare, refuse_other_study
+from ablate.store.declarations import Declaration, declare, refuse_other_study
 from ablate.store.lock import is_held
-from ablate.store.results import final_values, read_results
+from ablate.store.results import final_values, read_results, studies_of_groups
 from ablate.store.space_data import from_data
 from ablate.store.sql_tables import (
     all_cell_trials,
@@ -343,20 +343,16 @@ class StudyReader:
 
     @patient
     def relatives(self, name: str) -> list[str]:
-        """Returns the names of the other studies that compare the same rows.
+        """Returns the names of the other studies of the group of a study.
 
         Generations of the study itself are left out.
         """
         base = base_name(name)
         with self._engine.connect() as connection:
-            lineage = func.coalesce(studies.c.lineage, studies.c.id)
-            own_lineage = (
-                select(lineage).where(studies.c.name == name).scalar_subquery()
-            )
+            group = func.coalesce(studies.c.group_id, studies.c.id)
+            own_group = select(group).where(studies.c.name == name).scalar_subquery()
             query = (
-                select(studies.c.name)
-                .where(lineage == own_lineage)
-                .order_by(studies.c.id)
+                select(studies.c.name).where(group == own_group).order_by(studies.c.id)
             )
             names = connection.execute(query).scalars().all()
         return [other for other in names if base_name(other) != base]
@@ -486,7 +482,15 @@ class StudyReader:
             plan: with all seeds that its cells may get.
         """
         with self._engine.connect() as connection:
-            return declare(connection, plan)
+            declaration = declare(connection, plan)
+            earlier = studies_of_groups(
+                connection,
+                declaration.groups,
+                declaration.moment,
+                without=declaration.study,
+            )
+        before = replace(declaration.before, studies=earlier)
+        return replace(declaration, before=before)
 
     @patient
     def proposed(

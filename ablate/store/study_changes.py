@@ -13,6 +13,7 @@ from sqlalchemy import Connection, delete, exists, func, select, update
 from ablate.errors import AblateError
 from ablate.records import LONGEST_NAME, STUDY_NAME, Status, base_name
 from ablate.store.database import clock
+from ablate.store.declarations import group_of
 from ablate.store.plans import CHUNK, free_view
 from ablate.store.sql_tables import (
     all_cell_trials,
@@ -139,19 +140,17 @@ def remove(connection: Connection, name: str) -> int:
 
 
 def _refuse_counted(connection: Connection, number: int, name: str) -> None:
-    """Raises AblateError if another study counts this one as an earlier one."""
-    others = select(studies.c.id, studies.c.name, studies.c.lineage).where(
-        studies.c.id != number
-    )
-    for other in connection.execute(others).all():
-        earlier = connection.execute(
-            select(cells.c.earlier).where(cells.c.study_id == other.id)
-        ).scalars()
-        counts = any(number == study for pairs in earlier for study, _ in pairs)
-        if counts or other.lineage == number:
+    """Raises AblateError if verdicts of another study follow from this one."""
+    rows = [dict(row) for row in connection.execute(select(studies)).mappings()]
+    mine = next(row for row in rows if row["id"] == number)
+    for other in rows:
+        if other["id"] == number or group_of(other) != group_of(mine):
+            continue
+        if other["created_at"] > mine["created_at"] or group_of(mine) == number:
             raise AblateError(
-                f"{other.name} compares the same rows and counts {name} as an earlier"
-                f" study; to take it out of the lists: ablate study archive {name}"
+                f"{other['name']} compares rows on the same seeds, and its verdicts count"
+                f" those of {name}; to take it out of the lists: ablate study archive"
+                f" {name}"
             )
 
 

@@ -20,8 +20,8 @@ from ablate.records import (
     Trial,
 )
 from ablate.records.stored import Attempt, Circumstances, StoredTrial, TrialRow
-from ablate.store.comparisons import CHUNK, key_of_trial, trained_before
 from ablate.store.database import patient
+from ablate.store.declarations import CHUNK, key_of_trial, trained_before
 from ablate.store.results import final_values
 from ablate.store.rows import check_complete
 from ablate.store.space_data import metrics_of

@@ -60,19 +60,17 @@ from ablate.store.database import (
     sqlite_file,
     write_transaction,
 )
+from ablate.store.declarations import added, declare
 from ablate.store.events import EventStore, put_reported
-from ablate.store.lineage import History
-from ablate.store.lineages import declare, renumber
 from ablate.store.lock import WriterLock
 from ablate.store.merge import Merged, merge
 from ablate.store.moment import now
 from ablate.store.plans import (
     Rest,
     key_of,
-    put_added,
     put_cells,
+    put_comparisons,
     put_sources,
-    put_standings,
     put_study,
 )
 from ablate.store.sql_tables import (
@@ -131,8 +129,6 @@ class Writer:
         # By trial: the fence of this driver's latest lease.
         self._fences = dict[str, int]()
         self._heart: Heart | None = None
-        # By study: those before it that compare its row 0.
-        self._earlier = dict[int, History]()
 
     @property
     def shared(self) -> bool:
@@ -286,9 +282,9 @@ class Writer:
         """
         with write_transaction(self._engine) as connection:
             exclude_drivers(connection)
-            standings = None
+            compared = None
             if searched is not None:
-                standings = put_added(connection, study, searched, new, self._earlier)
+                compared = added(connection, searched, study, new)
             put_cells(
                 connection,
                 study,
@@ -298,7 +294,7 @@ class Writer:
                 "keep",
                 begun,
                 fresh=searched.confirmation_seeds if searched is not None else (),
-                standings=standings,
+                compared=compared,
             )
 
     def merge(self, theirs: Connection, names: Sequence[str]) -> Merged:
@@ -585,8 +581,6 @@ def _put_plan(
         full: the plan with all seeds that its cells may get.
     """
     declaration = declare(connection, full)
-    if declaration.is_same and declaration.study is not None:
-        renumber(connection, declaration.study, full)
     study = put_study(connection, plan.space, file, declaration)
     put_cells(
         connection,
@@ -596,10 +590,10 @@ def _put_plan(
         again,
         rest,
         fresh=full.space.confirmation_seeds,
-        standings=declaration.generation.rows,
+        compared=declaration.before.rows,
     )
     if not declaration.is_same:
-        put_standings(connection, study, declaration.generation.rows)
+        put_comparisons(connection, study, declaration.before.rows)
     put_declared(connection, study, plan.space)
     return study
 

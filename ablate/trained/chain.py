@@ -26,11 +26,11 @@ from ablate.records import (
     LONGEST_CHAIN,
     MOST_SEEDS,
     RESOLVED,
+    Before,
     CellResult,
     Decision,
     Declared,
     Direction,
-    Generation,
     Level,
     Proposal,
     Settings,
@@ -426,13 +426,12 @@ class Chain:
         self._run(study, fresh)
         results, stored = Study(name, self.options.url).read()
         # Its seeds are fresh, so nothing that was seen before could choose them.
-        fresh_results = replace(results, generation=Generation(), earlier={})
+        fresh_results = replace(results, before=Before())
         (effect,) = effects(fresh_results, stored.criterion.margin)
         words = sentence(
             effect,
             results.metric,
             stored.criterion.margin,
-            results.generation.level,
         )
         words = words.replace(f"{COMMIT} = {last.source[:SHOWN]}", last.name)
         return words, str(effect.verdict)

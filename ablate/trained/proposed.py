@@ -21,7 +21,7 @@ from ablate.records import Declared, Level, Plan, Proposal, Space
 from ablate.space.comparison import comparison
 from ablate.space.listed import listed, refuse_excluded
 from ablate.space.typed import levels_of, parts_of
-from ablate.store.comparisons import key_of_trial
+from ablate.store.declarations import key_of_trial
 from ablate.text.advice import option
 
 # Characters of a commit in tables.

@@ -40,7 +40,7 @@ def show(study: Shown) -> None:
         st.info("There is no row to compare with row 0.")
     for effect in effects[:MOST_SENTENCES]:
         words.verdict(
-            sentence(effect, results.metric, margin, results.generation.level),
+            sentence(effect, results.metric, margin),
             VERDICTS[str(effect.verdict)],
         )
     if len(effects) > MOST_SENTENCES:

@@ -4,13 +4,15 @@ studies with a known truth.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from ablate.records import Generation
+from ablate.records import Before, StudyResults
 from ablate.report.best_rows import best_rows
 from ablate.report.effects import effects
 from ablate.statistics.verdicts import holm
@@ -35,6 +37,7 @@ KINDS = (
     "chains",
     "images",
     "users",
+    "workflows",
 )
 
 
@@ -74,11 +77,11 @@ def test_a_broken_promise_is_noticed(trust: ModuleType) -> None:
 def test_users_would_be_fooled_if_every_study_were_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The simulated users can fool: without lineages, most get what they want."""
+    """The simulated users can fool: without groups, most get what they want."""
     users = load("users")
     equal = users.NOISES["equal noise"]
     cases = {
-        (users.adds_one_seed, 1): 0.1,
+        (users.adds_one_seed, 1): 0.07,
         (users.selects_seeds, 4): 0.2,
         (users.swaps_the_baseline, 4): 0.05,
         (users.repeats_under_new_names, 1): 0.12,
@@ -89,7 +92,12 @@ def test_users_would_be_fooled_if_every_study_were_the_first(
     }
     for user, rows in cases:
         assert users.fooled(200, user, rows, equal) < 0.09
-    monkeypatch.setattr(users, "generation_of", lambda *_: Generation())
+    results = users.Desk.results
+
+    def as_the_first(desk: Any, study: Any) -> StudyResults:
+        return replace(results(desk, study, alone=True), before=Before())
+
+    monkeypatch.setattr(users.Desk, "results", as_the_first)
     for (user, rows), share in cases.items():
         assert users.fooled(200, user, rows, equal) > share, user
 

@@ -118,9 +118,7 @@ def test_plan_says_how_many_seeds_are_added(say: Say) -> None:
         "Inconclusive rows get more seeds after 2, 5, ..., 17 seeds, up to 20 per cell:"
         " 80 trials at most." in out
     )
-    found = re.findall(r"^  (\d+) seeds: ([\d.]+) sd$", out, re.MULTILINE)
-    assert [seeds for seeds, _ in found] == ["20"]
-    assert "  2 seeds: none below 50 sd\n" in out
+    assert re.search(r"^  20 seeds: [\d.]+ sd$", out, re.MULTILINE)
 
 
 VERBS: list[tuple[str, ...]] = [

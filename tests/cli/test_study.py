@@ -262,7 +262,7 @@ def test_a_study_that_a_later_one_counts_stays(desk: Desk) -> None:
         counts = reader.studies.relatives("second") == ["first"]
     assert counts
     with Writer(desk.options.url) as writer:
-        with pytest.raises(AblateError, match="second compares the same rows"):
+        with pytest.raises(AblateError, match="second compares rows on the same seeds"):
             writer.remove("first")
         writer.remove("second")
         writer.remove("first")

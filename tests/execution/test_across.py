@@ -271,10 +271,9 @@ def test_a_size_that_is_added_makes_a_new_generation(
     run_study()
     run_study(STUDY.replace("[8, 16, 32]", "[8, 16]"))
     with Reader(options.url) as reader:
-        generation = reader.studies.results("tiny/width-8").generation
-    assert generation.number == 2
-    # The ladder has the level of its latest study.
-    assert "0.375 %" in ladder.effects_table().notes[0]
+        before = reader.studies.results("tiny/width-8").before
+    assert before.generation == 2
+    assert [study.name for study in before.studies] == ["tiny/width-8@1"]
     assert [size.across.size for size in ladder.sizes()] == [8, 16]
 
 

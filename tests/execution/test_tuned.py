@@ -256,9 +256,9 @@ def test_more_settings_keep_the_earlier_ones(
     shown = preview(many, options.url, options)
     tuning = {at.trial.hash for cell in shown.plan.cells for at in cell.at_settings}
     assert len(tuning & {trial.hash for trial in shown.to_train}) == ROWS * 3
-    # The next generation compares the same rows, at half of the level that was left.
+    # The next generation compares the same rows.
     assert shown.is_next
-    assert shown.generation.level == pytest.approx(0.005)
+    assert shown.before.generation == 2
 
 
 def test_more_seeds_keep_the_choice(run_text: RunText, options: Options) -> None:
@@ -267,15 +267,14 @@ def test_more_seeds_keep_the_choice(run_text: RunText, options: Options) -> None
     assert more.trained == 2 * ROWS + 2 * 2
 
 
-def test_the_same_study_without_tune_is_of_the_same_lineage(
+def test_the_same_study_without_tune_is_of_the_same_group(
     run_text: RunText, options: Options
 ) -> None:
     start = STUDY.index("tune:")
     run_text(STUDY[:start] + STUDY[STUDY.index("seeds: 3") :])
     shown = preview(space.load(STUDY, "tuned.yaml"), options.url, options)
-    assert shown.generation.lineage is not None
-    assert shown.generation.level == pytest.approx(0.005)
-    assert {shown.generation.standing(row) for row in (1, 2)} == {Standing.TESTED}
+    assert [study.name for study in shown.before.studies] == ["tiny"]
+    assert {shown.before.rows[row].standing for row in (1, 2)} == {Standing.TESTED}
 
 
 def test_so_is_one_whose_rows_choose_a_part_of_their_network(
@@ -285,7 +284,7 @@ def test_so_is_one_whose_rows_choose_a_part_of_their_network(
     run_text(STUDY[:start] + STUDY[STUDY.index("seeds: 3") :])
     text = LISTED.replace("recipe.lr: [1e-4, 1e-3, 1e-2]", "drop.dropout: [0.1, 0.2]")
     shown = preview(space.load(text, "tuned.yaml"), options.url, options)
-    assert shown.generation.level == pytest.approx(0.005)
+    assert len(shown.before.studies) == 1
 
 
 def test_results_that_were_known_at_a_setting_give_no_verdict(
@@ -297,7 +296,7 @@ def test_results_that_were_known_at_a_setting_give_no_verdict(
     known = known.replace("recipe: {", "recipe: {lr: 0.01, ")
     run_text(known)
     shown = preview(space.load(LISTED, "tuned.yaml"), options.url, options)
-    assert {shown.generation.standing(row) for row in (1, 2)} == {Standing.KNOWN}
+    assert {shown.before.rows[row].standing for row in (1, 2)} == {Standing.KNOWN}
 
 
 @pytest.mark.proof
@@ -309,7 +308,7 @@ def test_the_trials_that_choose_leave_no_seed_out(
         "seeds: 3", "seeds: [7, 8, 9]"
     )
     shown = preview(space.load(other, "other.yaml"), options.url, options)
-    standings = {shown.generation.standing(row) for row in (1, 2)}
+    standings = {shown.before.rows[row].standing for row in (1, 2)}
     assert standings == {Standing.TESTED}
 
 

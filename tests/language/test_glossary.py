@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.space.schema import FinalForm, SeedsForm, SpaceForm, UntilDecidedForm
+from ablate.space.schema import SeedsForm, SpaceForm, UntilDecidedForm
 from ablate.store.sql_tables import metadata
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +71,7 @@ def names(cell: str) -> list[str]:
 @pytest.mark.parametrize("row", TERMS, ids=lambda row: row["term"])
 def test_the_names_of_a_term_exist(row: dict[str, str]) -> None:
     keys = {*SpaceForm.model_fields}
-    for form in (UntilDecidedForm, FinalForm, SeedsForm):
+    for form in (UntilDecidedForm, SeedsForm):
         keys |= {f"seeds.{name}" for name in form.model_fields}
     assert set(names(row["YAML"])) <= keys
     columns = {

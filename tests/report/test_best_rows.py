@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from ablate.records import Generation, RowStanding, Standing, StudyResults
+from ablate.records import Before, Comparison, Standing, StudyResults
 from ablate.report.best_rows import Bold, best_rows
 from ablate.report.effects import effects
 from ablate.report.paper_table import PaperStyle, paper_table
@@ -62,8 +62,8 @@ def test_a_withheld_verdict_makes_no_row_bold(trust: ModuleType, best: int) -> N
     means = [0.0, -40.0, -20.0]
     means[best] = 40.0
     results = made(trust, *means)
-    rows = {row: RowStanding(Standing.KNOWN) for row in (1, 2)}
-    known = replace(results, generation=Generation(rows=rows))
+    rows = {row: Comparison(Standing.KNOWN) for row in (1, 2)}
+    known = replace(results, before=Before(rows=rows))
     assert all(effect.withheld for effect in effects(known, 1.0))
     assert bold(known) == {best}
 

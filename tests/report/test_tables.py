@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablate.errors import UnknownName
-from ablate.records import CellResult, Cost, Looks, Status, StudyResults
+from ablate.records import CellResult, Cost, Status, StudyResults
 from ablate.report.results_table import results_table
 from ablate.report.summary import summarise
 from ablate.report.table import plain, render, unique
@@ -232,14 +232,9 @@ def test_units(value: float, text: str) -> None:
 
 
 def test_the_note_states_the_level_of_the_star() -> None:
-    """Verdicts that are taken at three looks share the 5 %."""
     assert (
         "* p < 0.05 (adjusted for 2 comparisons; variance estimate shared among rows)"
         in (results_table(RESULTS).notes[0])
-    )
-    assert (
-        "* p < 0.05, adjusted for all 3 looks (adjusted for 2"
-        in (results_table(RESULTS, looks=Looks(3, 9, 3)).notes[0])
     )
 
 

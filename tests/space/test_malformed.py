@@ -212,21 +212,6 @@ MALFORMED: dict[str, tuple[str, int, str]] = {
         6,
         "unknown key 'adaptive'; known: until_decided, start, step, baseline, vary",
     ),
-    "key beside final seeds": (
-        changed("seeds: 2", "seeds: {final: 9, start: 5}"),
-        6,
-        "unknown key 'start'; known: final, baseline, vary",
-    ),
-    "final seeds that are no number": (
-        changed("seeds: 2", "seeds: {final: four}"),
-        6,
-        "seeds.final: must be a valid integer, found 'four'",
-    ),
-    "final seed that is a duplicate": (
-        changed("seeds: 2", "seeds: {final: [1, 1]}"),
-        6,
-        "seeds: 1 is a duplicate",
-    ),
     "far from any key": (added("zzz: 3"), 9, "unknown key 'zzz'; known: question,"),
     "no question": (
         changed("question: Does it help?\n", ""),

@@ -17,14 +17,15 @@ from ablate.errors import UnknownName
 from ablate.execution.simulated import SimulatedExecutor
 from ablate.own import registry
 from ablate.pipeline import Options
-from ablate.records import Epoch, Standing, Status, Trial
+from ablate.records import Before, Epoch, Standing, Status, Trial
 from ablate.report.effect import Effect
-from ablate.report.factorial import Factorial
+from ablate.report.effects import effects as effects_of
 from ablate.report.table import render
 from ablate.report.verdicts import Verdict, Withheld
 from ablate.results.review import review
 from ablate.results.study import Study
 from ablate.scheduling.preview import Preview
+from ablate.statistics import spending
 from ablate.store.other_store import import_studies
 from ablate.store.reader import Reader
 from tests.store.desk import (
@@ -46,7 +47,6 @@ SMALLER = TEXT.replace("  layout: [serial, parallel]\n", "")
 # The rows with `layout: parallel`, which helps.
 NEW_ROWS = {row for row in range(1, 8) if helps(row)}
 ONE_FACTOR = SMALLER.replace("  shortcuts.count: [0, 1]\n", "")
-FINAL = with_seeds("{final: 4}")
 
 
 @pytest.fixture
@@ -68,13 +68,17 @@ def lines(desk: Desk, text: str, name: str = "parts") -> str:
     return "\n".join(generation_lines(preview(desk, text, name)))
 
 
-def level(study: Study) -> float:
-    return study.results().generation.level
+def before(study: Study) -> Before:
+    return study.results().before
 
 
 def with_standing(study: Study, standing: Standing) -> set[int]:
-    generation = study.results().generation
-    return {row for row in by_row(study) if generation.standing(row) is standing}
+    rows = before(study).rows
+    return {row for row in by_row(study) if rows[row].standing is standing}
+
+
+def shown_by(study: Study) -> dict[int, str]:
+    return {row: effect.shown_by for row, effect in by_row(study).items()}
 
 
 def verdicts(effects: Iterable[Effect]) -> dict[int, Verdict]:
@@ -82,11 +86,11 @@ def verdicts(effects: Iterable[Effect]) -> dict[int, Verdict]:
 
 
 @pytest.mark.proof
-def test_new_comparisons_have_the_full_level(desk: Desk) -> None:
+def test_a_study_spends_what_its_seeds_allow(desk: Desk) -> None:
     study = desk.run(TEXT)
     effect = by_row(study)[HELPS]
     assert effect.judged is not None
-    assert effect.judged.level == pytest.approx(0.04)
+    assert effect.judged.level == pytest.approx(spending.spent(4))
     assert effect.verdict is Verdict.HELPS
     assert "enerations" not in render(study.effects_table(), "md")
 
@@ -109,7 +113,6 @@ def test_a_change_that_compares_the_same_makes_no_generation(
     assert "generation" not in lines(desk, text)
     study = desk.run(text)
     assert stored(desk) == ["parts"]
-    assert level(study) == pytest.approx(0.04)
     found = [effect.verdict for effect in study.effects()]
     assert found.count(Verdict.HELPS) == 4
 
@@ -153,44 +156,40 @@ def test_other_trials_are_other_comparisons(desk: Desk, text: str) -> None:
     desk.run(TEXT)
     said = lines(desk, text)
     assert "this is generation 2 of parts" in said
-    assert "tested at" not in said
+    assert "later" not in said
     study = desk.run(text)
     assert stored(desk) == ["parts@1", "parts"]
-    assert level(study) == pytest.approx(0.04)
+    assert before(study).studies == ()
     assert by_row(study)[HELPS].verdict is Verdict.HELPS
     assert by_row(Study("parts@1", study.store))[HELPS].verdict is Verdict.HELPS
 
 
 @pytest.mark.proof
-def test_more_seeds_are_tested_at_half_of_what_is_left(desk: Desk) -> None:
-    desk.run(TEXT)
+def test_more_seeds_decide_more_rows(desk: Desk) -> None:
+    first = by_row(desk.run(TEXT))
     said = lines(desk, with_seeds("6"))
     assert "(seeds: 4 → 6), so this is generation 2 of parts" in said
     assert "stays readable as parts@1" in said
-    assert "are tested at 0.5 % instead of 4 %" in said
-    assert "compared before, in parts" in said
-    assert "tested at 0.5 %" in "\n".join(power_lines(preview(desk, with_seeds("6"))))
     study = desk.run(with_seeds("6"))
-    assert level(study) == pytest.approx(0.005)
-    table = render(study.effects_table(), "md")
-    assert "Rows are tested at 0.5 % instead of 4 %" in table
-    # An interval states the level that it has.
-    assert "Δ (99.5 % interval)" in table
-    assert "with its 99.5 % interval" in table
-    assert "95 % interval" in render(
-        Study("parts@1", study.store).effects_table(), "md"
-    )
-    for effect in study.effects():
+    open_ = [row for row, one in first.items() if one.verdict is Verdict.INCONCLUSIVE]
+    assert open_
+    for row, effect in by_row(study).items():
         assert effect.judged is not None
-        assert effect.judged.level == pytest.approx(0.005)
+        if row not in open_:
+            # What is decided stays decided.
+            assert effect.shown_by == "parts@1"
+            assert effect.judged == first[row].judged
+            assert len(effect.seeds) == 4
+            continue
+        assert effect.judged.level == pytest.approx(spending.spent(6))
         assert len(effect.seeds) == 6
-    assert level(desk.run(with_seeds("8"))) == pytest.approx(0.0025)
+    desk.run(with_seeds("8"))
     assert stored(desk) == ["parts@1", "parts@2", "parts"]
     assert len(Study("parts@1", study.store).effects()[0].seeds) == 4
 
 
 @pytest.mark.proof
-def test_an_earlier_verdict_stands_beside_a_later_one(desk: Desk) -> None:
+def test_what_is_decided_stays_decided(desk: Desk) -> None:
     """A row that four seeds decide, and the next two contradict."""
 
     def turns(trial: Trial, number: int) -> Epoch:
@@ -202,32 +201,24 @@ def test_an_earlier_verdict_stands_beside_a_later_one(desk: Desk) -> None:
     desk.run(TEXT, curve=turns)
     study = desk.run(with_seeds("6"), curve=turns)
     effect = by_row(study)[HELPS]
-    assert effect.verdict is Verdict.INCONCLUSIVE
-    assert [(one.study, one.verdict, one.seeds) for one in effect.before] == [
-        ("parts@1", Verdict.HELPS, 4)
-    ]
-    assert "(parts@1, 4 seeds: helps)" in render(study.effects_table(), "md")
-    assert effect.estimate is not None
-    assert effect.estimate.low < 0 < effect.estimate.high
+    assert effect.verdict is Verdict.HELPS
+    assert effect.shown_by == "parts@1"
+    assert "helps (tested in parts@1)" in render(study.effects_table(), "md")
 
 
 def test_an_added_row_is_tested_and_the_others_keep_their_verdicts(desk: Desk) -> None:
-    first = desk.run(SMALLER)
-    before = {effect.row: effect for effect in first.effects()}
+    first = by_row(desk.run(SMALLER))
     said = lines(desk, TEXT)
     assert (
-        "are tested at 0.5 % instead of 4 %, because results of row 0 are known" in said
+        f"Row {HELPS} comes later than other rows on these seeds: 4 seeds find" in said
     )
-    assert "not tested again: parts has the same trials" in said
-    assert "Seeds that row 0 does not have yet" in said
     study = desk.run(TEXT)
-    assert with_standing(study, Standing.SHOWN) == {1, 2, 3}
-    assert with_standing(study, Standing.TESTED) == NEW_ROWS
     effects = by_row(study)
     for row in (1, 2, 3):
         assert effects[row].shown_by == "parts@1"
-        assert effects[row].estimate == before[row].estimate
-        assert effects[row].judged == before[row].judged
+        assert effects[row].estimate == first[row].estimate
+        assert effects[row].judged == first[row].judged
+    assert {effects[row].shown_by for row in NEW_ROWS} == {""}
     assert effects[HELPS].verdict is Verdict.HELPS
     assert "tested in parts@1" in render(study.effects_table(), "md")
 
@@ -236,10 +227,8 @@ def test_a_row_that_is_added_in_a_run_is_tested_apart(desk: Desk) -> None:
     """Rows that are added because row 0 looks bad do not change what was declared."""
     desk.run(SMALLER, most=10)
     study = desk.run(TEXT)
-    assert with_standing(study, Standing.SHOWN) == {1, 2, 3}
-    assert level(study) == pytest.approx(0.005)
-    assert level(Study("parts@1", study.store)) == pytest.approx(0.04)
     # The trials of the first generation end in the second one.
+    assert {shown_by(study)[row] for row in (1, 2, 3)} == {"parts@1"}
     assert by_row(study)[1].withheld is None
 
 
@@ -249,9 +238,7 @@ def test_rows_of_a_run_that_never_ends_are_tested_again(desk: Desk) -> None:
     desk.run(TEXT, most=20)
     fewer = TEXT.replace("  shortcuts.count: [0, 1]\n", "")
     study = desk.run(fewer)
-    assert with_standing(study, Standing.TESTED) == {1, 2, 3}
-    assert level(study) == pytest.approx(0.005)
-    assert study.results().generation.left_out == 4
+    assert set(shown_by(study).values()) == {""}
     assert {effect.withheld for effect in study.effects()} == {None}
 
 
@@ -259,7 +246,7 @@ def test_a_row_that_is_added_before_results_is_one_of_the_family(desk: Desk) -> 
     desk.run(SMALLER, most=3)
     study = desk.run(TEXT)
     assert stored(desk) == ["parts"]
-    assert level(study) == pytest.approx(0.04)
+    assert before(study).studies == ()
     assert with_standing(study, Standing.TESTED) == set(range(1, 8))
 
 
@@ -279,67 +266,109 @@ def test_a_corrected_variant_is_an_added_row(desk: Desk, tmp_path: Path) -> None
     registry.clear()
     assert stored(desk) == ["parts@1", "parts"]
     corrected = {effect.row for effect in study.effects() if "scale" in effect.changed}
-    assert with_standing(study, Standing.TESTED) == corrected
-    assert with_standing(study, Standing.SHOWN) == set(range(1, 8)) - corrected
-    assert level(study) == pytest.approx(0.005)
+    for row, name in shown_by(study).items():
+        assert name == ("" if row in corrected else "parts@1")
 
 
 def test_new_seeds_under_a_new_name_are_the_same_comparisons(desk: Desk) -> None:
     desk.run(TEXT)
-    text = with_seeds("[4, 5, 6, 7]")
-    assert "compared before, in parts" in lines(desk, text, "again")
-    study = desk.run(text, "again")
-    assert level(study) == pytest.approx(0.005)
-    assert by_row(study)[HELPS].verdict is Verdict.HELPS
-    assert "compared elsewhere" in names(study)
+    study = desk.run(with_seeds("[4, 5, 6, 7]"), "again")
+    assert before(study).studies == ()
+    assert {before(study).rows[row].repeats for row in range(1, 8)} == {1}
     third = desk.run(with_seeds("[8, 9, 10, 11]"), "third")
-    assert level(third) == pytest.approx(0.0025)
+    assert {before(third).rows[row].repeats for row in range(1, 8)} == {2}
 
 
 def test_a_new_name_alone_shows_the_verdicts(desk: Desk) -> None:
     first = desk.run(TEXT)
     study = desk.run(TEXT, "renamed")
-    assert with_standing(study, Standing.SHOWN) == set(range(1, 8))
+    assert set(shown_by(study).values()) == {"parts"}
     assert [one.judged for one in study.effects()] == [
         one.judged for one in first.effects()
     ]
-    # It tests nothing, so the next generation has the same level as without it.
-    assert level(desk.run(with_seeds("6"))) == pytest.approx(0.005)
+    assert "compared elsewhere" in names(study)
 
 
 def test_new_rows_with_new_seeds_have_the_full_level(desk: Desk) -> None:
-    """What a plan advises to somebody who adds rows."""
+    """Fresh seeds for all rows begin a new group."""
     desk.run(SMALLER)
     text = with_seeds("[4, 5, 6, 7]").replace(
         "shortcuts.count: [0, 1]", "shortcuts.count: [0, 2]"
     )
     text = text.replace("  ffn.kernel: [none, 3]\n", "")
     study = desk.run(text + "design: one-at-a-time\n", "more")
-    assert level(study) == pytest.approx(0.04)
+    assert before(study).studies == ()
     assert verdicts(study.effects())[1] is not Verdict.INCONCLUSIVE
 
 
-def test_a_variant_that_becomes_row_0_has_the_next_level(desk: Desk) -> None:
+def test_a_row_that_is_not_the_best_one_as_row_0_is_exploratory(desk: Desk) -> None:
+    """It may be the worst of seven rows."""
     desk.run(TEXT)
     swapped = TEXT.replace("[none, 3]", "[3, none]").replace("[0, 1]", "[0, 2]")
     said = lines(desk, swapped, "other")
-    assert "tested at 0.5 % instead of 4 %, because results of row 0 are known" in said
+    assert "another row is better" in said
     study = desk.run(swapped, "other")
-    assert level(study) == pytest.approx(0.005)
-    # It may be the worst of seven rows, so the others count.
-    assert study.results().generation.left_out == 6
+    assert {effect.withheld for effect in study.effects()} == {Withheld.KNOWN}
     # Rows that were trained beside it are not new.
     assert with_standing(study, Standing.KNOWN)
 
 
-def test_a_row_0_that_was_trained_alone_has_the_next_level(desk: Desk) -> None:
-    """It may be the best of many."""
-    alone = TEXT.replace("[serial, parallel]", "[serial]")
-    alone = alone.replace("[0, 1]", "[0]").replace("[none, 3]", "[none]")
-    alone = alone.replace("question", "design: rows\nrows: [{}]\nquestion")
-    assert "No row is compared with row 0 yet" in lines(desk, alone, "alone")
-    desk.run(alone, "alone")
-    assert level(desk.run(TEXT)) == pytest.approx(0.005)
+BEST = """
+question: Does more help?
+backbone: {family: vit, patch_size: 4, width: 8, depth: 2, heads: 2}
+fixed: {layout: parallel}
+factors:
+  drop.path: [0.0, 0.1]
+data: digits
+recipe: {epochs: 1, warmup_epochs: 0}
+seeds: 4
+"""
+
+
+def test_against_the_best_row_so_far_a_row_can_only_help(desk: Desk) -> None:
+    text = ONE_FACTOR.replace("ffn.kernel: [none, 3]", "layout: [serial, parallel]")
+    desk.run(text)
+    said = lines(desk, BEST, "step")
+    assert (
+        "Row 1 is compared with the best row so far and can only help: 4 seeds" in said
+    )
+
+    def worse(trial: Trial, number: int) -> Epoch:
+        made = epoch(trial, number)
+        if "drop.path" not in trial.architecture.settings:
+            return made
+        return replace(made, metrics={**made.metrics, "top1": made.metrics["top1"] - 9})
+
+    (effect,) = desk.run(BEST, "step", curve=worse).effects()
+    assert effect.estimate is not None and effect.estimate.high < 0
+    assert effect.verdict is Verdict.INCONCLUSIVE
+    assert effect.withheld is Withheld.NOT_BETTER
+
+
+def alone(kernel: str) -> str:
+    """A study of row 0 alone."""
+    text = TEXT.replace("[serial, parallel]", "[serial]").replace("[0, 1]", "[0]")
+    text = text.replace("  ffn.kernel: [none, 3]\n", "")
+    text = text.replace("factors:", f"fixed: {{ffn.kernel: {kernel}}}\nfactors:")
+    return text.replace("question", "design: rows\nrows: [{}]\nquestion")
+
+
+def test_a_row_0_that_was_trained_first_costs_nothing(desk: Desk) -> None:
+    desk.run(alone("none"), "alone")
+    assert lines(desk, TEXT) == ""
+    study = desk.run(TEXT)
+    assert by_row(study)[HELPS].verdict is Verdict.HELPS
+
+
+def test_a_row_0_of_several_that_were_trained_alone_can_be_lucky(desk: Desk) -> None:
+    for kernel in ("none", "3", "5"):
+        desk.run(alone(kernel), f"alone-{kernel}")
+    said = []
+    for kernel in ("none", "3", "5"):
+        text = TEXT.replace("[none, 3]", f"[{kernel}, 7]")
+        said.append(lines(desk, text, f"from-{kernel}"))
+    assert sum("can only help" in text for text in said) == 1
+    assert sum("another row is better" in text for text in said) == 2
 
 
 OTHER_ROW_0 = TEXT.replace("[serial, parallel]", "[parallel, serial]")
@@ -381,67 +410,43 @@ def test_a_known_row_0_counts_with_all_of_its_seeds(desk: Desk) -> None:
     assert {effects[row].withheld for row in NEW_ROWS} == {Withheld.PARTIAL}
 
 
-def test_levels_add_up_over_studies_with_another_row_0(desk: Desk) -> None:
-    """A row of a lineage that becomes row 0 continues it: its level is not new."""
-    steps = (
-        ("[none, 3]", "3"),
-        ("[none, 3, 5]", "[3, 4, 5]"),
-        ("[5, 7]", "[3, 4, 5]"),
-        ("[5, 7]", "[6, 7, 8]"),
-        ("[5, 7]", "[9, 10, 11]"),
-    )
-    levels = []
-    for number, (kernels, seeds) in enumerate(steps):
-        text = ONE_FACTOR.replace("[none, 3]", kernels).replace("4\n", f"{seeds}\n")
-        levels.append(level(desk.run(text, f"step-{number}")))
-    assert levels == pytest.approx([0.04, 0.005, 0.0025, 0.00125, 0.000625])
-
-
 @pytest.mark.proof
 def test_a_study_that_is_cut_short_has_no_verdict(desk: Desk) -> None:
     """Results that look well may be the reason to leave out the other seeds."""
     desk.run(with_seeds("8"), most=40)
     study = desk.run(with_seeds("5"))
     assert with_standing(study, Standing.PARTIAL) == set(range(1, 8))
+    assert {effect.withheld for effect in study.effects()} == {Withheld.PARTIAL}
     again = desk.run(with_seeds("8"))
-    assert with_standing(again, Standing.SHOWN) == set(range(1, 8))
     assert by_row(again)[HELPS].verdict is Verdict.HELPS
 
 
-def test_a_lucky_row_0_has_used_the_first_level_in_every_study(desk: Desk) -> None:
-    alone = ONE_FACTOR.replace("[none, 3]", "[none]")
-    desk.run(alone.replace("question", "design: rows\nrows: [{}]\nquestion"), "alone")
-    levels = []
-    for kernel in (3, 5, 7):
-        text = ONE_FACTOR.replace("3]", f"{kernel}]")
-        levels.append(level(desk.run(text, f"kernel-{kernel}")))
-    assert levels == pytest.approx([0.005, 0.0025, 0.00125])
-
-
-def test_a_study_whose_verdicts_another_one_shows_is_kept(desk: Desk) -> None:
-    desk.run(TEXT, "first", most=0)
-    desk.run(TEXT, "second", most=0)
-    desk.run(SMALLER, "first")
-    second = desk.run(TEXT, "second")
-    assert stored(desk).count("first@1") == 1
-    assert {effect.shown_by for effect in by_row(second).values()} == {"first@1"}
+def test_studies_of_one_row_each_are_one_group(desk: Desk) -> None:
+    """Also if all are declared before any result."""
+    texts = {kernel: ONE_FACTOR.replace("3]", f"{kernel}]") for kernel in (3, 5, 7)}
+    for kernel, text in texts.items():
+        desk.run(text, f"kernel-{kernel}", most=0)
+    for kernel, text in texts.items():
+        desk.run(text, f"kernel-{kernel}")
+    with Reader(desk.options.url) as reader:
+        results = reader.studies.results("kernel-7")
+    assert [one.name for one in results.before.studies] == ["kernel-3", "kernel-5"]
 
 
 @pytest.mark.proof
 def test_rows_that_are_dropped_still_count(desk: Desk) -> None:
     desk.run(TEXT)
     fewer = TEXT.replace("  shortcuts.count: [0, 1]\n", "")
-    study = desk.run(fewer)
-    # Nothing is tested, so nothing is spent.
-    assert with_standing(study, Standing.SHOWN) == {1, 2, 3}
+    assert set(shown_by(desk.run(fewer)).values()) == {"parts@1"}
     study = desk.run(fewer.replace("seeds: 4", "seeds: 6"))
-    assert level(study) == pytest.approx(0.005)
-    assert study.results().generation.left_out == 4
-    assert "adjusted for 4 more comparisons" in render(study.effects_table(), "md")
-    # Under another name they count too.
-    study = desk.run(fewer.replace("seeds: 4", "seeds: 8"), "other")
-    assert study.results().generation.left_out == 4
-    assert level(study) == pytest.approx(0.0025)
+    open_ = {row: one for row, one in by_row(study).items() if not one.shown_by}
+    assert open_
+    new = replace(study.results(), before=Before())
+    for effect in effects_of(new, 0.5):
+        if effect.row in open_:
+            p, alone = open_[effect.row].p_adjusted, effect.p_adjusted
+            assert p is not None and alone is not None
+            assert p >= alone
 
 
 def test_rows_are_primary_only_if_they_were_named_before_results(desk: Desk) -> None:
@@ -449,47 +454,7 @@ def test_rows_are_primary_only_if_they_were_named_before_results(desk: Desk) -> 
     desk.run(TEXT)
     study = desk.run(primary)
     assert not any(effect.primary for effect in study.effects())
-    assert with_standing(study, Standing.SHOWN) == set(range(1, 8))
-
-
-def test_final_seeds_have_the_whole_level(desk: Desk) -> None:
-    study = desk.run(FINAL)
-    effect = by_row(study)[HELPS]
-    assert effect.judged is not None
-    assert effect.judged.level == pytest.approx(0.05)
-    undecided = [one for one in study.effects() if one.verdict is Verdict.INCONCLUSIVE]
-    assert undecided
-    # Further seeds would give no verdict, so none are recommended.
-    assert {one.further for one in undecided} == {None}
-
-
-@pytest.mark.parametrize("seeds", ["6", "{final: 6}"])
-def test_what_is_added_to_final_seeds_has_no_verdict(desk: Desk, seeds: str) -> None:
-    desk.run(FINAL)
-    said = lines(desk, with_seeds(seeds))
-    assert "final seeds, which used the whole level" in said
-    assert power_lines(preview(desk, with_seeds(seeds))) == []
-    study = desk.run(with_seeds(seeds))
-    effects = by_row(study)
-    assert {effect.withheld for effect in effects.values()} == {Withheld.FINAL}
-    assert effects[HELPS].before[0].verdict is Verdict.HELPS
-    results, declared = study.read()
-    model = Factorial(results, declared.factors.baseline)
-    terms = [*model.main_effects(0.5, "max"), *model.interactions(0.5, "max")]
-    assert {one.judged.withheld for one in terms if one.judged} == {Withheld.FINAL}
-
-
-def test_seeds_that_become_final_after_results_do_not_gain(desk: Desk) -> None:
-    desk.run(TEXT)
-    study = desk.run(with_seeds("{final: 6}"))
-    assert level(study) == pytest.approx(0.005)
-
-
-def test_final_seeds_after_a_pilot_have_the_first_level(desk: Desk) -> None:
-    """With a single seed, too, the rows that look best can be chosen."""
-    desk.run(with_seeds("1"))
-    assert "`final` has no effect" in lines(desk, FINAL)
-    assert level(desk.run(FINAL)) == pytest.approx(0.04)
+    assert set(shown_by(study).values()) == {"parts@1"}
 
 
 def test_verdicts_are_taken_when_all_trials_have_ended(desk: Desk) -> None:
@@ -504,16 +469,16 @@ def test_verdicts_are_taken_when_all_trials_have_ended(desk: Desk) -> None:
 
 
 def test_a_declaration_without_results_is_replaced(desk: Desk) -> None:
-    desk.run(FINAL, most=1)
+    desk.run(with_seeds("6"), most=1)
     study = desk.run(TEXT)
-    assert level(study) == pytest.approx(0.04)
+    assert before(study).studies == ()
     assert stored(desk) == ["parts"]
 
 
 def test_a_pilot_with_one_seed_shows_nothing(desk: Desk) -> None:
     desk.run(with_seeds("1"))
     study = desk.run(TEXT)
-    assert level(study) == pytest.approx(0.04)
+    assert before(study).studies == ()
     assert stored(desk) == ["parts"]
 
 
@@ -530,14 +495,11 @@ def test_known_rows_beside_a_new_row_0_are_exploratory(desk: Desk) -> None:
 def test_a_plan_says_what_the_run_stores(desk: Desk) -> None:
     desk.run(SMALLER)
     for text in (TEXT, with_seeds("6"), with_seeds("3"), OTHER_ROW_0):
-        shown = preview(desk, text, "other").generation
-        study = desk.run(text, "other")
-        made = study.results().generation
-        assert shown.level == made.level
-        assert shown.left_out == made.left_out
-        assert {row: one for row, one in shown.rows.items() if row} == {
-            row: one for row, one in made.rows.items() if row
-        }
+        shown = preview(desk, text, "other").before
+        made = before(desk.run(text, "other"))
+        assert shown.rows == made.rows
+        assert shown.generation == made.generation
+        assert len(shown.studies) == len(made.studies)
 
 
 def test_a_run_says_it_before_it_trains(
@@ -545,12 +507,19 @@ def test_a_run_says_it_before_it_trains(
 ) -> None:
     desk.run(TEXT)
     Progress().planned(preview(desk, with_seeds("6")))
-    assert "are tested at 0.5 % instead of 4 %" in capsys.readouterr().err
+    assert "so this is generation 2 of parts" in capsys.readouterr().err
 
 
-def test_a_first_plan_says_how_seeds_can_be_added(desk: Desk) -> None:
+def test_a_plan_with_few_seeds_says_what_more_seeds_of_row_0_gain(desk: Desk) -> None:
     shown = "\n".join(power_lines(preview(desk, TEXT)))
-    assert "until_decided" in shown
+    (found,) = re.findall(r"\n  4 seeds: ([\d.]+) sd", shown)
+    (more,) = re.findall(r"\n  4 seeds, 8 of row 0: ([\d.]+) sd", shown)
+    assert float(more) < float(found)
+    assert "(seeds: {count: 4, baseline: 8}, 4 more trials)" in shown
+    assert power_lines(preview(desk, with_seeds("8"))) == []
+    assert "12 seeds" in "\n".join(
+        power_lines(preview(desk, with_seeds("8")), details=True)
+    )
 
 
 @pytest.mark.proof
@@ -559,7 +528,6 @@ def test_looks_of_a_changed_study_are_those_of_its_table(desk: Desk) -> None:
     desk.run(with_seeds("3"))
     text = with_seeds("{until_decided: 9, start: 3, step: 3}")
     study = desk.run(text)
-    assert level(study) == pytest.approx(0.005)
     seeds = {row: len(effect.seeds) for row, effect in by_row(study).items()}
     decided = {row for row, one in by_row(study).items() if one.verdict.startswith("h")}
     assert decided >= {HELPS}
@@ -690,17 +658,25 @@ def test_an_imported_study_brings_its_generations(desk: Desk, tmp_path: Path) ->
     study = Study("parts", desk.options.url)
     assert stored(desk) == ["parts@1", "parts"]
     assert study.effects() == whole.effects()
-    assert level(desk.run(with_seeds("8"))) == pytest.approx(0.0025)
 
 
-def test_imported_comparisons_share_a_level(desk: Desk, tmp_path: Path) -> None:
+def test_imported_comparisons_count(desk: Desk, tmp_path: Path) -> None:
     there = Desk(Options(runs=tmp_path / "there", cpus=1))
     there.run(with_seeds("[4, 5, 6, 7]"), "colleague")
     mine = desk.run(TEXT)
     import_studies(there.options.url, desk.options.url)
-    assert level(Study("colleague", mine.store)) == pytest.approx(0.04)
-    assert level(mine) == pytest.approx(0.005)
-    assert by_row(mine)[HELPS].withheld is None
+    assert before(Study("colleague", mine.store)).rows[HELPS].repeats == 0
+    assert before(mine).rows[HELPS].repeats == 1
+
+
+def test_imported_studies_on_the_same_seeds_are_one_group(
+    desk: Desk, tmp_path: Path
+) -> None:
+    there = Desk(Options(runs=tmp_path / "there", cpus=1))
+    there.run(SMALLER, "colleague")
+    mine = desk.run(ONE_FACTOR.replace("3]", "5]"))
+    import_studies(there.options.url, desk.options.url)
+    assert [one.name for one in before(mine).studies] == ["colleague"]
 
 
 def test_a_study_that_two_machines_share_keeps_its_verdicts(
@@ -721,7 +697,7 @@ def test_a_review_lists_the_generations(desk: Desk) -> None:
         one.text for one in review("parts", study.store) if one.name == "generations"
     ]
     assert "parts: seeds: 4 → 6" in text
-    assert "tested at 0.5 %, which is half of what was left of 5 %" in text
+    assert "State the earlier generations" in text
     assert "generations" not in names(Study("parts@1", study.store))
 
 
@@ -760,21 +736,3 @@ def test_diverged_and_pruned_are_the_only_ends_without_a_value() -> None:
     from ablate.report.effects import SURVIVORS
 
     assert set(RESOLVED) == {Status.COMPLETED, Status.FAILED, *SURVIVORS}
-
-
-@pytest.mark.proof
-def test_a_plan_proposes_seeds_of_row_0_if_they_find_more(desk: Desk) -> None:
-    def shown(seeds: str, *, splits: bool = True) -> str:
-        return "\n".join(power_lines(preview(desk, with_seeds(seeds)), splits=splits))
-
-    (found,) = re.findall(r"\n  8 seeds: ([\d.]+) sd", shown("8"))
-    same = r"the same 64 trials as seeds: {count: 7, baseline: 15}: ([\d.]+) sd"
-    (split,) = re.findall(same, shown("8"))
-    assert float(split) < float(found)
-    (declared,) = re.findall(
-        r"  7 seeds: ([\d.]+) sd \(15 of row 0\)", shown("{count: 7, baseline: 15}")
-    )
-    assert declared == split
-    # With few seeds, no split finds a smaller difference.
-    assert "baseline" not in shown("4")
-    assert "baseline" not in shown("8", splits=False)

@@ -278,13 +278,9 @@ OTHERS = {
         "UPDATE trials SET ended_at = '0001-01-01 00:00:00.000000'",
         "UPDATE studies SET created_at = '0001-01-01 00:00:00.000000'",
     ),
-    "a row that was shown by itself": (
-        "UPDATE cells SET standing = 'shown', earlier = '[[1, 1]]'",
-    ),
-    "a row that was shown by no study": (
-        "UPDATE cells SET standing = 'shown', earlier = '[[9, 9], [0, -1]]'",
-    ),
-    "a lineage of no study": ("UPDATE studies SET lineage = 99, generation = -3",),
+    "a row without a key": ("UPDATE cells SET key = '', repeats = -3",),
+    "rows of one key": ("UPDATE cells SET key = 'a'",),
+    "a group of no study": ("UPDATE studies SET group_id = 99, generation = -3",),
     "a text that is not UTF-8": (
         "UPDATE studies SET question = CAST(x'ff41' AS TEXT)",
     ),

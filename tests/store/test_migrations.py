@@ -77,7 +77,7 @@ def test_a_store_of_another_version_is_refused_by_its_revision(
 NEXT = """
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "s0003", "s0002", None, None
+revision, down_revision, branch_labels, depends_on = "s0004", "s0003", None, None
 
 def upgrade():
     op.create_table("later", sa.Column("id", sa.Integer(), primary_key=True))
@@ -90,7 +90,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version of ablate whose newest revision has a table more."""
     folder = tmp_path / "migrations"
     shutil.copytree(Path(migrations.__file__).parent, folder)
-    (folder / "versions" / "rev_s0003.py").write_text(NEXT)
+    (folder / "versions" / "rev_s0004.py").write_text(NEXT)
     original = database.alembic_config
 
     def config(connection: Connection) -> Config:
@@ -99,7 +99,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(database, "alembic_config", config)
-    monkeypatch.setattr(database, "HEAD", "s0003")
+    monkeypatch.setattr(database, "HEAD", "s0004")
 
 
 @pytest.mark.proof

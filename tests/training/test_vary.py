@@ -234,9 +234,8 @@ def test_the_store_has_what_a_seed_decides(options: Options) -> None:
     assert {json.loads(data)["split"] - seed for seed, _, data in rows} == {1}
 
 
-@pytest.mark.parametrize("key", ["count", "final"])
-def test_a_wrong_number_of_seeds_is_named(key: str) -> None:
-    text = TEXT.replace("{count: 2, vary: VARY}", f"{{{key}: {{x: 1}}}}")
+def test_a_wrong_number_of_seeds_is_named() -> None:
+    text = TEXT.replace("{count: 2, vary: VARY}", "{count: {x: 1}}")
     with pytest.raises(SpaceError) as error:
         space.load(text, "tiny.yaml")
-    assert f"seeds.{key}: must be a valid integer" in str(error.value)
+    assert "seeds.count: must be a valid integer" in str(error.value)

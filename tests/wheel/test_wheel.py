@@ -160,7 +160,7 @@ def test_a_wheel_finds_its_version_its_examples_and_its_pages(
         ROOT / "ablate" / "cli" / "space.yaml"
     ).read_bytes()
     assert "augvit/table3" in (tmp_path / "small.yaml").read_text()
-    assert "12 to train" in ablate(installed, tmp_path, "plan", "space.yaml")
+    assert "15 to train" in ablate(installed, tmp_path, "plan", "space.yaml")
     words = "import ablate.cli.serve as s, pathlib; print(s.script())"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     found = subprocess.run(

@@ -13,8 +13,8 @@ from ablate.errors import AblateError, counted, first, shortened
 from ablate.records import (
     LEVEL,
     UNCOUNTED,
+    Before,
     CellResult,
-    Generation,
     Metric,
     Reported,
     Status,
@@ -343,7 +343,7 @@ def _results(runs: Runs, columns: Columns, file: str) -> StudyResults:
         factors=columns.factors,
         cells=cells,
         metrics=(metric,),
-        generation=Generation(level=LEVEL),
+        before=Before(is_whole=True),
         reported=Reported(file=file, is_paired=is_paired),
     )
 

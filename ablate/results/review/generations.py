@@ -1,4 +1,4 @@
-"""What a review asks about the generations of a study, and about its lineage."""
+"""What a review asks about the generations of a study, and about its group."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from ablate.errors import first
 from ablate.records.changes import changes
 from ablate.report.verdicts import Withheld
-from ablate.report.wording import percent, rows_text
+from ablate.report.wording import rows_text
 from ablate.results.review.finding import Finding, Read
 
 
 def changed(study: Read) -> Iterator[Finding]:
     """The file of the study changed after results of it could be seen."""
     texts = []
-    earlier = study.generations[: study.results.generation.number]
+    earlier = study.generations[: study.results.before.generation]
     for (_, before), (name, after) in itertools.pairwise(earlier):
         listed = changes(before, after)
         what = "; ".join(first(listed, "changes")) or "other results"
@@ -24,36 +24,23 @@ def changed(study: Read) -> Iterator[Finding]:
         return
     yield Finding(
         "generations",
-        f"the study is generation {study.results.generation.number}: its file changed"
+        f"the study is generation {study.results.before.generation}: its file changed"
         f" after results could be seen ({' | '.join(texts)})."
-        f" {_level(study)} State the earlier generations with the results.",
+        " State the earlier generations with the results.",
         study.again(),
     )
 
 
 def compared_elsewhere(study: Read) -> Iterator[Finding]:
-    """Other studies of the store compare the same rows."""
+    """Other studies of the store compare rows on the same seeds."""
     if study.relatives:
         listed = ", ".join(first(list(study.relatives), "studies"))
         yield Finding(
             "compared elsewhere",
-            f"other studies compare the same rows, or use the same trials of row 0:"
-            f" {listed}. {_level(study)} Report them together.",
+            f"other studies compare rows on the same seeds: {listed}. Their rows share"
+            " the 5 % with those of this study. Report them together.",
             f"ablate effects {study.relatives[0]}{study.where}",
         )
-
-
-def _level(study: Read) -> str:
-    """Returns at which level the study tests its rows, and why."""
-    generation = study.results.generation
-    if not generation.level:
-        return "Its rows are not tested: an earlier study used the whole level."
-    level = percent(generation.level)
-    if generation.is_first:
-        return (
-            f"Its rows are tested at {level}, because nothing was known of them before."
-        )
-    return f"Its rows are tested at {level}, which is half of what was left of 5 %."
 
 
 def known_before(study: Read) -> Iterator[Finding]:

@@ -310,8 +310,7 @@ def _few_seeds_finding(
     count = max(len(effect.seeds) for effect in together)
     further = max(_proposed(effect) for effect in together)
     most = max(FEW_SEEDS + 3, len(declared.seeds.numbers) + further)
-    # The option cannot add to listed seeds, nor to trials that were stopped early. After
-    # a verdict was possible, its looks would share what is left of the level.
+    # The option cannot add to listed seeds, nor to trials that were stopped early.
     can_add = (
         declared.seeds.numbers == tuple(range(len(declared.seeds.numbers)))
         and declared.scheduler.name == "fifo"
@@ -322,28 +321,12 @@ def _few_seeds_finding(
     if study.results.confirmation_seeds:
         can_add = False
         hint = f" Write `confirm: {count + further}` in the strategy of {study.file}."
-    elif declared.seeds.final:
-        can_add = False
-        hint = (
-            " The seeds of the study are final: it has used the whole 5 %, so more seeds"
-            " give no verdict."
-        )
     elif not can_add:
         fifo = "" if declared.scheduler.name == "fifo" else ", with `scheduler: fifo`"
         seeds = str(most)
         if declared.seeds.baseline is not None:
             seeds = f"{{count: {most}, baseline: {declared.seeds.baseline + further}}}"
         hint = f" Write `seeds: {seeds}` in {study.file}{fifo}."
-        can_grow = declared.seeds.looks is None and declared.tune is None
-        if count >= FEWEST_SEEDS and can_grow:
-            hint = (
-                " In your next study, declare `seeds: {until_decided: N}` from the"
-                " start, where N is the maximum number of seeds per row. In this"
-                f" study, write `seeds: {seeds}` in {study.file}{fifo}. The next run"
-                f" then trains {most - len(declared.seeds.numbers)} more seeds per"
-                " row, and tests the rows again on all seeds, at a stricter"
-                " significance level."
-            )
     option = ""
     if can_add and not study.is_search:
         option = f"--until-decided {most}"

@@ -62,7 +62,7 @@ def _too_few_runs(study: Read) -> Iterator[Finding]:
         yield Finding(
             "too few seeds",
             f"{'; '.join(texts)}. Add runs with further seeds to {study.file}; the rows"
-            " are then tested again on all runs, at a stricter significance level.",
+            " are then tested again on all runs.",
             study.again(),
         )
 

@@ -2,5 +2,5 @@
 that can be upgraded.
 """
 
-HEAD = "s0002"
-FIRST = "s0002"
+HEAD = "s0003"
+FIRST = "s0003"

@@ -1,6 +1,6 @@
 """The tables that `store.database` creates in a new store. Later revisions follow it."""
 
-revision = "s0002"
+revision = "s0003"
 down_revision = None
 branch_labels = None
 depends_on = None
