@@ -114,7 +114,7 @@ def _numbers(shown: Preview, plan: Plan) -> Sequence[_Seeds]:
     if seeds.looks is not None:
         looks = seeds.looks.at
     return (
-        _Seeds(looks, max(seeds.baseline or 0, 0)),
+        _Seeds(looks, seeds.baseline or 0),
         _Seeds(looks, 2 * count),
         *(_Seeds((number,)) for number in [n for n in LADDER if n > count][:2]),
     )

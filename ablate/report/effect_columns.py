@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from typing_extensions import TypedDict
-
 from ablate.records import Metric, Status, level_text
 from ablate.report.effect import Effect
 from ablate.report.factorial import Term
@@ -41,17 +39,6 @@ VerdictWord = Literal["helps", "hurts", "no difference", "inconclusive"]
 
 def _n_reference(effect: Effect) -> int:
     return len(effect.seeds) + effect.extra if effect.apart is None else effect.apart
-
-
-class EarlierVerdict(TypedDict):
-    """What an earlier study says of the same comparison.
-
-    `n` is the number of seeds that both have.
-    """
-
-    study: str
-    verdict: VerdictWord
-    n: int
 
 
 def effect_columns(

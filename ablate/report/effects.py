@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from ablate.records import LEVEL, RESOLVED, CellResult, Status, StudyResults
 from ablate.records.primary import CONTROLS
 from ablate.report.confirmation import unconfirmed_effect
 from ablate.report.effect import Effect, paired
+from ablate.report.family import family_of
 from ablate.report.ledger import SURVIVORS, WITHHELD, Ledger, by_holm, compared_cells
-from ablate.report.verdicts import Withheld
+from ablate.report.verdicts import Verdict, Withheld
 from ablate.statistics import spending
+from ablate.statistics.seeds_needed import seeds_needed
 
 
 def effects(results: StudyResults, margin: float) -> list[Effect]:
@@ -43,16 +46,20 @@ def effects(results: StudyResults, margin: float) -> list[Effect]:
 def level_of(results: StudyResults) -> float:
     """Returns the level of comparisons that are not those of rows with row 0.
 
-    All looks at them together have no more than the first rows of a group have.
+    A look spends what the seeds since the last one allow. If rows are added on the same
+    seeds, it has half of what is left. All looks together have less than 5 %.
     """
     if results.before.is_whole:
         return LEVEL
-    now = max(map(_seeds, [results]))
-    before = max(map(_seeds, results.before.studies), default=0)
+    now = _seeds(results)
+    earlier = [seeds for seeds in map(_seeds, results.before.studies) if seeds > 1]
+    before = max(earlier, default=0)
     if results.looks is not None:
         before = max(before, *(at for at in results.looks.at if at < now), 0)
-    level = _spent(now) - _spent(before)
-    return spending.FIRST * max(level, 0.0)
+    level = spending.FIRST * max(_spent(now) - _spent(before), 0.0)
+    if earlier:
+        level += (1 - spending.FIRST) * _spent(now) / 2 ** len(earlier)
+    return level
 
 
 def _seeds(results: StudyResults) -> int:
@@ -123,11 +130,29 @@ def control_effects(
     ]
     named = [replace(effect, labels=results.labels) for effect in paired_cells]
     judged = by_holm(named, results.direction, margin, level_of(results), len(named))
+    share = spending.FIRST / max(len(named), 1)
     if CONTROLS in results.primary:
         judged = [_if_allowed(results, effect, by_index) for effect in judged]
     if results.is_judged_across:
         judged = [effect.without_verdict(Withheld.ACROSS) for effect in judged]
-    return judged
+    return [
+        replace(
+            effect, count_further=partial(_further, effect, by_index, margin, share)
+        )
+        for effect in judged
+    ]
+
+
+def _further(
+    effect: Effect, cells: Mapping[int, CellResult], margin: float, share: float
+) -> int | None:
+    """Returns the number of further seeds of a pair that has a control of its own."""
+    undecided = effect.verdict is Verdict.INCONCLUSIVE and not effect.withheld
+    if effect.judged is None or not undecided:
+        return None
+    reference = cells[effect.against].values
+    pair = family_of(reference, [cells[effect.row].values], share=share)
+    return None if pair is None else seeds_needed(pair, 0, margin)
 
 
 def _if_allowed(

@@ -109,6 +109,14 @@ class _Line:
     def is_found(self) -> bool:
         return self.effect is not None and self.effect.verdict in FOUND
 
+    def is_worse(self, effect: Effect, direction: Direction) -> bool:
+        """Whether the row would hurt, or make no difference, where it can only help."""
+        if not self.one_sided or effect.mean is None:
+            return False
+        return effect.verdict is Verdict.SAME or (
+            effect.verdict in FOUND and (effect.mean > 0) != (direction == "max")
+        )
+
     def is_seen(self, cell: CellResult, baseline: frozenset[int]) -> bool:
         """Whether the row is decided, or no seed came since the last look."""
         if self.effect is None:
@@ -529,12 +537,8 @@ class Ledger:
             return effect
         effect = _with_estimate(effect, family, 0, test)
         p, p_same = test.p_adjusted, test.p_same
-        sign = 1 if study.results.direction == "max" else -1
-        if line.one_sided and sign * test.mean <= 0:
-            # Against the best row so far, a row can only help.
-            p, p_same = 1.0, 1.0
         effect = self._with_verdict(study, effect, p, p_same, seen.level)
-        if p == p_same == 1.0 and not test.low <= 0 <= test.high:
+        if line.is_worse(effect, study.results.direction):
             return effect.without_verdict(Withheld.NOT_BETTER)
         return self._predicted(study, effect, family, 0)
 
@@ -682,9 +686,13 @@ class Ledger:
             elif line.is_seen(row, baseline):
                 assert line.effect is not None
                 effect = line.effect
-            elif Status.FAILED in row.outcomes | study.reference.outcomes:
-                effect = effect.without_verdict(Withheld.FAILED)
-            elif not line.exploratory and effect.estimate is not None:
+            elif (
+                not study.barred(row)
+                and not line.exploratory
+                and effect.estimate is not None
+            ):
+                if line.is_worse(effect, study.results.direction):
+                    effect = effect.without_verdict(Withheld.NOT_BETTER)
                 further = partial(
                     _further_runs, effect, row, study.reference, self._margin
                 )

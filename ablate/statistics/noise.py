@@ -134,15 +134,12 @@ class Standardised:
         error: its standard error.
         score: `mean / error`.
         freedom: the degrees of freedom of a row's own standard error.
-        sd: the standard deviation of a single training, pooled over all cells, shape
-            (...).
     """
 
     mean: Array
     error: Array
     score: Array
     freedom: Array
-    sd: Array
 
 
 def standardise(
@@ -194,7 +191,6 @@ def standardise(
         error=error,
         score=ratio,
         freedom=own_freedom,
-        sd=np.sqrt(noise.pooled / 2),
     )
 
 
@@ -733,7 +729,6 @@ def family_of(
         mean=found.mean * scale,
         error=np.where(exact, 0.0, found.error * scale),
         score=np.where(exact, 0.0, found.score),
-        sd=found.sd * scale,
     )
     return Family(
         found=found,

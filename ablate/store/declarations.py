@@ -433,7 +433,13 @@ def regroup(connection: Connection, imported: Sequence[int]) -> None:
             trained={},
             choosing=frozenset(),
             reported={},
-            earlier=_earlier(connection, rows, study.created_at, study.id, ""),
+            earlier=_earlier(
+                connection,
+                rows,
+                study.created_at,
+                study.id,
+                base_name(study.name) if study.space.get("reported") else "",
+            ),
         )
         join_groups(connection, study.id, known.groups)
         for number, comparison in known.comparisons().items():

@@ -47,10 +47,6 @@ def is_sources(value: Any) -> bool:
     return isinstance(value, list) and all(source in SOURCES for source in value)
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and [type(part) for part in value] == [int, int]
-
-
 def is_results(value: Any) -> bool:
     """Whether a value maps seeds to results."""
     return isinstance(value, dict) and all(
