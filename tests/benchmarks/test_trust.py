@@ -80,11 +80,12 @@ def test_users_would_be_fooled_if_every_study_were_the_first(
     """The simulated users can fool: without groups, most get what they want."""
     users = load("users")
     equal = users.NOISES["equal noise"]
+    # A study of one row with five seeds has 3.3 %.
     cases = {
         (users.adds_one_seed, 1): 0.07,
         (users.selects_seeds, 4): 0.2,
         (users.swaps_the_baseline, 4): 0.05,
-        (users.repeats_under_new_names, 1): 0.12,
+        (users.repeats_under_new_names, 1): 0.1,
         (users.corrects_a_variant, 7): 0.12,
         (users.tunes_the_baseline(20, 1), 27): 0.1,
         (users.compares_known_rows_with_a_new_row_0, 8): 0.1,
